@@ -1,0 +1,247 @@
+"""The grader's end of the channel: proxies that look like the learner's functions and classes.
+
+A hidden test calls `learner.softmax(x)` as if it were local. The call happens behind the channel (in the sandboxed
+kernel, or in this process for the reference and the known mistakes) and only data comes back.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from autograder.codec import BadFrame, Callback, Encoder, Handle, decode
+from autograder.sandbox.stub import Stub
+
+Answer = Callable[[bytes, bytes], tuple[bytes, bytes]]
+
+
+class NotAnswered(Exception):
+    """The learner has not written this name, or has left the stub in place."""
+
+
+class LearnerError(Exception):
+    """The learner's code raised. `kinds` are the names of the exception's classes, the most special first."""
+
+    def __init__(self, call: str, kinds: list[str], text: str, function: str | None = None, line: str | None = None):
+        self.call, self.kinds, self.text, self.function, self.line = call, kinds, text, function, line
+        where = f" at the line `{line}`" if line else ""
+        super().__init__(f"{call} raised {kinds[0]}: {text}{where}")
+
+    @property
+    def is_memory(self) -> bool:
+        return "MemoryError" in self.kinds or "not enough memory" in self.text or "can't allocate" in self.text
+
+
+class CallTimeout(Exception):
+    """A call took longer than a call may take."""
+
+
+class KernelDied(Exception):
+    """The kernel ended during a call. `memory` says that the sandbox ended it over the memory limit."""
+
+    def __init__(self, message: str, *, memory: bool = False):
+        self.memory = memory
+        super().__init__(message)
+
+
+class Channel(Protocol):
+    """Carries one request and brings the reply; `answer` replies to callbacks that come in between.
+
+    Raises CallTimeout, KernelDied or BadFrame.
+    """
+
+    def exchange(self, header: bytes, body: bytes, answer: Answer) -> tuple[bytes, bytes]: ...
+
+
+class LocalChannel:
+    """A channel to a namespace in this process: the reference, or a known mistake. Never learner code."""
+
+    def __init__(self, namespace: dict[str, Any]):
+        self._answer: Answer | None = None
+        self._stub = Stub(namespace, lambda header, body: self._answer(header, body))  # type: ignore[misc]
+
+    def exchange(self, header: bytes, body: bytes, answer: Answer) -> tuple[bytes, bytes]:
+        self._answer = answer
+        return self._stub.answer(header, body)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What `backward` brings back: the value, one gradient (or None) per input that asks for one, and parameters."""
+
+    value: Any
+    inputs: list[Any]
+    parameters: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What `effects` brings back: the value, the numbers of the tensors that the call changed, and global state."""
+
+    value: Any
+    changed_inputs: list[int]
+    changed_state: list[str]
+
+
+@dataclass(frozen=True)
+class FakeRun:
+    """What `on_fake_device` brings back; see :func:`autograder.sandbox.fake.run`."""
+
+    outcome: str
+    message: str
+    devices: list[str] = field(default_factory=list)
+    dtypes: list[Any] = field(default_factory=list)
+    shapes: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class State:
+    """Parameters and buffers of a module, by name."""
+
+    parameters: dict[str, torch.Tensor]
+    buffers: dict[str, torch.Tensor]
+    trainable: dict[str, bool]
+
+
+class Learner:
+    """The names behind a channel.
+
+    present: the names that exist there; None asks for none to be checked.
+    record: called with (what, result) after every exchange, for the comparison with known mistakes.
+    """
+
+    def __init__(self, channel: Channel, present: Iterable[str], record: Callable[[str, Any], None] | None = None):
+        self._channel = channel
+        self._present = frozenset(present)
+        self._record = record or (lambda what, result: None)
+        self._callbacks: dict[int, Callable] = {}
+
+    def __getattr__(self, name: str) -> Remote:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in self._present:
+            raise NotAnswered(f"`{name}` is not defined.")
+        return Remote(self, name, name)
+
+    def backward(self, target: str | Remote, *args: Any, cotangent: torch.Tensor | None = None, **kwargs) -> Gradients:
+        """Forward and backward in one call.
+
+        The loss is the sum of the first floating output times `cotangent` (default: cos(0), cos(1), ...). Every
+        tensor argument with `requires_grad` gets an entry in `inputs`, in order; None where no gradient arrived.
+        """
+        return Gradients(**self._ask("backward", target, args, kwargs, cotangent=cotangent))
+
+    def effects(self, target: str | Remote, *args: Any, **kwargs: Any) -> Effects:
+        """Call, and say which inputs and which global state the call changed."""
+        return Effects(**self._ask("effects", target, args, kwargs))
+
+    def on_fake_device(self, target: str | Remote, *args: Any, **kwargs: Any) -> FakeRun:
+        """Call on fake tensors of an imaginary second device."""
+        return FakeRun(**self._ask("fake", target, args, kwargs))
+
+    def largest_tensor(self, target: str | Remote, *args: Any, **kwargs: Any) -> tuple[Any, int]:
+        """Call without gradients: the value, and the elements of the largest tensor made on the way."""
+        reply = self._ask("largest", target, args, kwargs)
+        return reply["value"], reply["largest"]
+
+    def torch(self, class_name: str, *args: Any, **kwargs: Any) -> Remote:
+        """Build `torch.nn.<class_name>` behind the channel, to hand to the learner's code."""
+        return self._send({"op": "torch", "class": class_name, "args": args, "kwargs": kwargs}, f"nn.{class_name}")
+
+    def callback(self, function: Callable) -> Callback:
+        """A module to hand to the learner's code, whose forward `function` answers on this side."""
+        self._callbacks[len(self._callbacks)] = function
+        return Callback(len(self._callbacks) - 1)
+
+    def begin(self, seed: int) -> None:
+        """Start a test: the far side forgets its objects and seeds its global random state."""
+        self._callbacks.clear()
+        self._send({"op": "begin", "seed": seed}, "begin", record=False)
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, op: str, target: str | Remote, args: Any, kwargs: Any, **extra: Any) -> Any:
+        remote = getattr(self, target) if isinstance(target, str) else target
+        return remote._send(op, args=list(args), kwargs=kwargs, **extra)
+
+    def _send(self, request: dict[str, Any], what: str, *, record: bool = True) -> Any:
+        request = {**request, "id": secrets.token_hex(8)}
+        frame = Encoder(_keep_handles).frame(request)
+        reply = self._decoded(self._channel.exchange(*frame, self._answer_callback))
+        if not isinstance(reply, dict) or reply.get("id") != request["id"]:
+            raise BadFrame("the reply does not belong to the request")
+        if record:
+            self._record(what, reply.get("error", reply.get("value")))
+        if "error" in reply:
+            raise _error(what, reply["error"])
+        return reply.get("value")
+
+    def _decoded(self, frame: tuple[bytes, bytes]) -> Any:
+        return decode(*frame, resolve=lambda ref: Remote(self, ref, getattr(ref, "type_name", "object")))
+
+    def _answer_callback(self, header: bytes, body: bytes) -> tuple[bytes, bytes]:
+        request = decode(header, body)
+        try:
+            value = self._callbacks[request["callback"]](*request["args"], **request["kwargs"])
+            reply: dict[str, Any] = {"value": value}
+        except Exception as error:  # the learner called the module with something it can't take
+            reply = {"error": f"the module that the test handed in could not be called so: {error}"[:300]}
+        return Encoder(_keep_handles).frame(reply)
+
+
+class Remote:
+    """A function, class or object on the far side. Call it; `get`, `method`, `state` and `load` reach into it."""
+
+    def __init__(self, learner: Learner, target: str | Handle, label: str):
+        self._learner, self._target, self._label = learner, target, label
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._send("call", args=list(args), kwargs=kwargs)
+
+    def method(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method: `module.method("eval")`."""
+        return self._send("call", method=name, args=list(args), kwargs=kwargs)
+
+    def get(self, path: str) -> Any:
+        """An attribute by its dotted path: data, or another Remote."""
+        return self._send("get", path=path)
+
+    def state(self) -> State:
+        """Parameters and buffers."""
+        return State(**self._send("state"))
+
+    def load(self, weights: dict[str, torch.Tensor]) -> Remote:
+        """Copy values into parameters and buffers by name."""
+        self._send("load", weights=weights)
+        return self
+
+    @property
+    def type_name(self) -> str:
+        return self._label
+
+    def _send(self, op: str, *, method: str | None = None, **parts: Any) -> Any:
+        what = self._label + (f".{method}" if method else "")
+        request = {"op": op, "target": self._target, **parts}
+        return self._learner._send(request | ({"method": method} if method else {}), what)
+
+
+def _keep_handles(value: Any) -> Handle:
+    if isinstance(value, Remote) and isinstance(value._target, Handle):
+        return value._target
+    raise TypeError(f"a hidden test may not send an object of type {type(value).__name__}")
+
+
+def _error(call: str, error: Any) -> Exception:
+    if not isinstance(error, dict) or not isinstance(error.get("kinds"), list) or not error["kinds"]:
+        return BadFrame("an error without its kind")
+    kinds = [str(kind) for kind in error["kinds"]]
+    if "NotImplementedError" in kinds:
+        return NotAnswered(f"`{call}` is still the stub.")
+    function, line = error.get("function"), error.get("line")
+    return LearnerError(
+        call, kinds, str(error.get("text", "")), str(function) if function else None, str(line) if line else None
+    )

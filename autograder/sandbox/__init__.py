@@ -1,0 +1,1 @@
+"""The untrusted side: where learner code runs, and the walls around it."""

@@ -1,0 +1,126 @@
+"""Runs learner code on fake tensors of a second, imaginary device, where mixing devices raises.
+
+That is how "runs on a GPU" is decided on a machine without one: `FakeTensorMode` tracks the device of every tensor
+and computes no values. The device is `cpu:1`; a fake `cuda` device misbehaves on CPU-only builds of torch.
+"""
+
+from __future__ import annotations
+
+import copy
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.utils._pytree import tree_leaves, tree_map
+
+DEVICE = torch.device("cpu:1")
+UNDECIDED = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
+
+
+def run(target: Any, args: list, kwargs: dict) -> dict[str, Any]:
+    """What the call does on the imaginary device: `outcome`, `message`, and the devices and dtypes of its tensors.
+
+    outcome: `ok`, `mismatch` (two devices met), `error` (something else raised) or `undecided` (code whose shapes or
+    branches depend on data, which no fake tensor can run).
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        with mode, _device_index_kept(mode):
+            moved = _moved(target, mode)
+            value = moved(*_faked(args, mode), **_faked(kwargs, mode))
+    except UNDECIDED as error:
+        return {"outcome": "undecided", "message": f"{type(error).__name__}"}
+    except Exception as error:
+        return {"outcome": _kind_of(error), "message": f"{type(error).__name__}: {error}"[:500]}
+    tensors = [t for t in tree_leaves(value) if isinstance(t, torch.Tensor)]
+    return {
+        "outcome": "ok",
+        "message": "",
+        "devices": [str(t.device) for t in tensors],
+        "dtypes": [t.dtype for t in tensors],
+        "shapes": [tuple(int(n) for n in t.shape) for t in tensors],
+    }
+
+
+def _kind_of(error: Exception) -> str:
+    text = f"{type(error).__name__} {error}"
+    if "DeviceMismatch" in text or ("device" in text and "cpu:1" in text):
+        return "mismatch"
+    undecided = ("data-dependent", "data_ptr", ".numpy()", "Cannot access data pointer", ".item()", "FakeTensor")
+    return "undecided" if any(word in text for word in undecided) else "error"
+
+
+def _faked(values: Any, mode: FakeTensorMode) -> Any:
+    def one(value: Any) -> Any:
+        if isinstance(value, torch.nn.Module):
+            return _moved(value, mode)
+        if isinstance(value, torch.device):
+            return DEVICE
+        return _fake(value, mode) if isinstance(value, torch.Tensor) else value
+
+    return tree_map(one, values)
+
+
+def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+    with mode:
+        result = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=DEVICE)
+        return result.requires_grad_(tensor.requires_grad)
+
+
+def _moved(target: Any, mode: FakeTensorMode) -> Any:
+    """A copy of a module whose registered parameters and buffers are on the device; what is not registered stays.
+
+    `Module.to` fails under a fake mode, hence by hand.
+    """
+    owner = target
+    if not isinstance(owner, torch.nn.Module):
+        return target
+    with _no_fake():
+        module = copy.deepcopy(owner)
+    for part in module.modules():
+        for name, parameter in list(part._parameters.items()):
+            if parameter is not None:
+                part._parameters[name] = torch.nn.Parameter(_fake(parameter.detach(), mode), parameter.requires_grad)
+        for name, buffer in list(part._buffers.items()):
+            if buffer is not None:
+                part._buffers[name] = _fake(buffer, mode)
+    return module
+
+
+def _no_fake():
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    return unset_fake_temporarily()
+
+
+@contextmanager
+def _device_index_kept(mode: FakeTensorMode):
+    """Wrap the three constructors that drop the index of `cpu:1`."""
+    with ExitStack() as stack:
+        for owner, name in ((torch, "tensor"), (torch, "as_tensor")):
+            stack.enter_context(mock.patch.object(owner, name, _placed(getattr(owner, name))))
+        original = torch.Tensor.new_tensor
+
+        def new_tensor(self, data, *args, device=None, **kwargs):
+            result = original(self, data, *args, **kwargs)
+            place = torch.device(device) if device is not None else self.device
+            return result.to(place) if isinstance(result, FakeTensor) or place == DEVICE else result
+
+        stack.enter_context(mock.patch.object(torch.Tensor, "new_tensor", new_tensor))
+        yield
+
+
+def _placed(function):
+    def wrapper(*args, device=None, **kwargs):
+        result = function(*args, **kwargs)
+        return result if device is None else result.to(device)
+
+    return wrapper
