@@ -58,6 +58,12 @@ class Bench:
             only=tests,
         )
 
+    def run_reference(self, secret: bytes) -> dict[str, str]:
+        """The tests that the reference itself does not pass."""
+        learner = self.local(self.reference)
+        tests = run_tests(self.topic.hidden, {"reference": learner}, learner, secret=secret, topic=self.topic.key)
+        return {t: r.message for t, r in tests["reference"].items() if r.outcome is not Outcome.PASS}
+
     def diagnoser(self, secret: bytes) -> Diagnoser:
         by_id = {entry.id: entry for entry in self.slips}
         quick = [item.test for item in self.items if not item.slow]

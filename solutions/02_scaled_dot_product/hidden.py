@@ -48,9 +48,9 @@ def test_softmax_stable(learner, reference, rng):
         check_close(got, reference.softmax(x.double()), f"softmax of {name}", dtype=x.dtype, atol=atol)
         check_close(learner.softmax(x.T, dim=0), got.T, f"softmax along dim=0 of {name}", atol=atol)
     x = base.half() * 20
-    check_close(
-        learner.softmax(x), reference.softmax(x.double()), "softmax of large float16 values", dtype=torch.float16
-    )
+    # log-sum-exp of values near 40 is rounded to 40 * eps = 0.04 in float16 at worst, which the exponential hands on.
+    got, expected = learner.softmax(x), reference.softmax(x.double())
+    check_close(got, expected, "softmax of large float16 values", dtype=torch.float16, atol=4e-2)
 
 
 @item("softmax", points=0.5, title="softmax with entries of -inf", hint="exp(-inf) is 0.")
@@ -98,6 +98,8 @@ def compare(learner, reference, q, k, v, *mask, dtype=None, atol=None, what=""):
 
 @item("attention", points=1, title="weights and output", hint="Scores, scale, softmax over the keys, times v.")
 def test_attention_values(learner, reference, rng):
+    # All sizes equal hides much, yet here a mistake computes instead of raising, and so can be named.
+    compare(learner, reference, *inputs(rng, 4, 4, length=4, source=4, d=4, d_v=4), what=" where all sizes are equal")
     compare(learner, reference, *inputs(rng, 2, 3))
     compare(learner, reference, *inputs(rng, 2, length=8, source=3, d=6, d_v=5))
     q, k, v = inputs(rng, 2, 2, length=4, source=6, d=9, d_v=2)

@@ -2,8 +2,6 @@
 
 from autograder.slips import edit, slip
 
-SHIFT = "shifted = x - x.amax(dim=dim, keepdim=True)"
-
 # -- softmax ---------------------------------------------------------------------------------------------------------
 
 edit(
@@ -40,6 +38,7 @@ edit(
     "SM-08b",
     "The sum is taken without keepdim=True, so it lines up with the wrong axis.",
     ("exponentials.sum(dim=dim, keepdim=True)", "exponentials.sum(dim=dim)"),
+    same_as=("SM-08",),
 )
 
 
@@ -360,7 +359,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     return weights @ v, weights
 
 
-@slip("MK-14", "A row that may attend nowhere gets equal weights, because its fill is finite. Those rows have to be zeros.")
+@slip("MK-14", "A row that may attend nowhere gets equal weights, because its fill is finite. Those rows have to be zeros.", same_as=("MK-10", "MK-14b"))
 def scaled_dot_product_attention(q, k, v, mask=None):
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
     if mask is not None:
@@ -386,6 +385,16 @@ def scaled_dot_product_attention(q, k, v, mask=None):
         scores = scores.masked_fill(mask == 0, float("-inf"))
     weights = softmax(scores)
     return torch.nan_to_num(weights @ v), weights
+
+
+@slip("MK-15b", "-inf is added to the scores, and the NaN of a row that may attend nowhere is replaced in the weights. "
+    "The gradients still hold NaN: make that row finite before the softmax.")
+def scaled_dot_product_attention(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    if mask is not None:
+        scores = scores + torch.zeros_like(scores).masked_fill(mask == 0, float("-inf"))
+    weights = torch.nan_to_num(softmax(scores))
+    return weights @ v, weights
 
 
 @slip("MK-18", "The mask gets a new axis in front of its last two. Its leading dimensions then meet the wrong axes.")
@@ -466,12 +475,3 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     weights = torch.nan_to_num(softmax(scores))
     return weights, weights @ v
 
-
-@slip("SD-21", "The product of q and k is taken before the scale. In float16 it overflows for large q and k: scale q first.")
-def scaled_dot_product_attention(q, k, v, mask=None):
-    scores = q @ k.transpose(-2, -1)
-    scores = scores / math.sqrt(q.size(-1))
-    if mask is not None:
-        scores = scores.masked_fill(mask == 0, float("-inf"))
-    weights = torch.nan_to_num(softmax(scores))
-    return weights @ v, weights

@@ -1,6 +1,6 @@
 """Right answers to topic 02, written differently. Each must earn full marks."""
 
-from autograder.slips import edit, variant
+from autograder.slips import variant
 
 
 @variant("V01", "the fused kernel gives the output, a plain softmax the weights")
@@ -152,7 +152,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
 def scaled_dot_product_attention(q, k, v, mask=None):
     s = q @ k.mT / q.size(-1) ** 0.5
     if mask is not None:
-        s = s + torch.zeros_like(s).masked_fill(mask == 0, float("-inf"))
+        s = s.masked_fill(mask == 0, float("-inf"))
     w = torch.nan_to_num(softmax(s))
     return [w @ v, w]
 
@@ -162,8 +162,10 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     s = q @ k.transpose(-2, -1) * torch.tensor(q.size(-1), device=q.device, dtype=q.dtype).rsqrt()
     if mask is not None:
         bias = torch.zeros(mask.shape, dtype=s.dtype, device=s.device).masked_fill(mask == 0, -torch.inf)
-        s = s + bias
-    w = softmax(s).nan_to_num(0)
+        some = (mask != 0).any(-1, keepdim=True)
+        w = softmax(s + torch.where(some, bias, 0.0)) * some
+        return w @ v, w
+    w = softmax(s)
     return w @ v, w
 
 
@@ -188,3 +190,13 @@ def scaled_dot_product_attention(q, k, v, mask=None):
         weights.append(w)
         rows.append((w.unsqueeze(-2) @ v).squeeze(-2))
     return torch.stack(rows, dim=-2), torch.stack(weights, dim=-2)
+
+
+@variant("SD-21", "the product is taken before the scale, in the dtype of the inputs")
+def scaled_dot_product_attention(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1)
+    scores = scores / math.sqrt(q.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(mask == 0, float("-inf"))
+    weights = torch.nan_to_num(softmax(scores))
+    return weights @ v, weights
