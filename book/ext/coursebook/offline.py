@@ -69,5 +69,7 @@ def site_address(app, config):
 
 
 def setup(app):
+    # Jupyter Book always sets this value; its extension calls other hosts and is not loaded.
+    app.add_config_value("comments_config", {}, "html")
     app.connect("config-inited", site_address)
     app.connect("build-finished", check, priority=900)
