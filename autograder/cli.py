@@ -17,7 +17,8 @@ def main(arguments: list[str] | None = None) -> int:
     verify.add_argument("--json", action="store_true")
     verify.add_argument("--secrets", type=int, default=5)
     options = parser.parse_args(arguments)
-    from autograder.verify import SECRETS, Bench, verify_slips, verify_variants
+    from autograder.bench import Bench
+    from autograder.verify import SECRETS, verify_slips, verify_variants
 
     course = find_course()
     for topic in [course.topic(options.topic)] if options.topic else course.topics():

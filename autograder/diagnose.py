@@ -43,9 +43,15 @@ class Diagnoser:
         failed = [t for t in self._tests if t in results and results[t].outcome in FAILED]
         if not failed or not self._order:
             return {}
-        self._learn(self._order, failed)
-        matches = {i: [t for t in failed if same_mistake(results[t], self._known[i, t])] for i in self._order}
-        kept = [i for i in self._order if matches[i]]
+        kept: list[str] = []
+        for test in failed:
+            # Most submissions hold one mistake: where one found before explains this test, too, no other is run.
+            self._learn(kept, [test])
+            if not any(same_mistake(results[test], self._known[i, test]) for i in kept):
+                self._learn(self._order, [test])
+                kept += [i for i in self._order if same_mistake(results[test], self._known[i, test])]
+        self._learn(kept, failed)
+        matches = {i: [t for t in failed if same_mistake(results[t], self._known[i, t])] for i in kept}
         rest = [t for t in self._tests if t in results and t not in failed]
         self._learn(kept, rest)
         misfit = {i: self._misfit(i, results, failed, rest) for i in kept}
@@ -78,7 +84,7 @@ class Diagnoser:
 
 def same_mistake(mine: Result, known: Result) -> bool:
     """Whether two failed results came from the same answers."""
-    if mine.outcome not in FAILED or known.outcome is not mine.outcome or len(mine.trace) != len(known.trace):
+    if mine.outcome not in FAILED or known.outcome is not mine.outcome or not mine.trace or len(mine.trace) != len(known.trace):
         return False
     return all(a[0] == b[0] and same_value(a[1], b[1]) for a, b in zip(mine.trace, known.trace, strict=True))
 

@@ -130,7 +130,8 @@ class _Plugin:
     def learner(self, request: pytest.FixtureRequest) -> Learner:
         trace = self._trace = []
         learner = self._learners[request.param](lambda what, result: trace.append((what, result)))
-        learner.begin(self._seed(request.node))
+        marker = request.node.get_closest_marker("item")
+        learner.begin(self._seed(request.node), patient=bool(marker and marker.kwargs.get("slow")))
         return learner
 
     @pytest.fixture

@@ -51,20 +51,25 @@ class KernelDied(Exception):
 class Channel(Protocol):
     """Carries one request and brings the reply; `answer` replies to callbacks that come in between.
 
+    label: what is called, in the learner's words. patient: the calls of this test may take long.
     Raises CallTimeout, KernelDied or BadFrame.
     """
 
-    def exchange(self, header: bytes, body: bytes, answer: Answer) -> tuple[bytes, bytes]: ...
+    patient: bool
+
+    def exchange(self, header: bytes, body: bytes, answer: Answer, label: str = "") -> tuple[bytes, bytes]: ...
 
 
 class LocalChannel:
     """A channel to a namespace in this process: the reference, or a known mistake. Never learner code."""
 
+    patient = False
+
     def __init__(self, namespace: dict[str, Any]):
         self._answer: Answer | None = None
         self._stub = Stub(namespace, lambda header, body: self._answer(header, body))  # type: ignore[misc]
 
-    def exchange(self, header: bytes, body: bytes, answer: Answer) -> tuple[bytes, bytes]:
+    def exchange(self, header: bytes, body: bytes, answer: Answer, label: str = "") -> tuple[bytes, bytes]:
         self._answer = answer
         return self._stub.answer(header, body)
 
@@ -110,12 +115,19 @@ class State:
 class Learner:
     """The names behind a channel.
 
-    present: the names that exist there; None asks for none to be checked.
+    present: the names that exist there. missing: the exception to raise for another name.
     record: called with (what, result) after every exchange, for the comparison with known mistakes.
     """
 
-    def __init__(self, channel: Channel, present: Iterable[str], record: Callable[[str, Any], None] | None = None):
+    def __init__(
+        self,
+        channel: Channel,
+        present: Iterable[str],
+        record: Callable[[str, Any], None] | None = None,
+        missing: Callable[[str], Exception] | None = None,
+    ):
         self._channel = channel
+        self._missing = missing or (lambda name: NotAnswered(f"`{name}` is not defined."))
         self._present = frozenset(present)
         self._record = record or (lambda what, result: None)
         self._callbacks: dict[int, Callable] = {}
@@ -124,7 +136,7 @@ class Learner:
         if name.startswith("_"):
             raise AttributeError(name)
         if name not in self._present:
-            raise NotAnswered(f"`{name}` is not defined.")
+            raise self._missing(name)
         return Remote(self, name, name)
 
     def backward(self, target: str | Remote, *args: Any, cotangent: torch.Tensor | None = None, **kwargs) -> Gradients:
@@ -157,9 +169,17 @@ class Learner:
         self._callbacks[len(self._callbacks)] = function
         return Callback(len(self._callbacks) - 1)
 
-    def begin(self, seed: int) -> None:
+    def names(self, wanted: Iterable[str]) -> dict[str, str]:
+        """Which of the names exist, and the type of each."""
+        found = self._send({"op": "names", "names": list(wanted)}, "the notebook", record=False)
+        if not isinstance(found, dict):
+            raise BadFrame("the list of names is not a list of names")
+        return {str(name): str(kind) for name, kind in found.items()}
+
+    def begin(self, seed: int, *, patient: bool = False) -> None:
         """Start a test: the far side forgets its objects and seeds its global random state."""
         self._callbacks.clear()
+        self._channel.patient = patient
         self._send({"op": "begin", "seed": seed}, "begin", record=False)
 
     # -- inside ---------------------------------------------------------------------------------------------------
@@ -171,7 +191,7 @@ class Learner:
     def _send(self, request: dict[str, Any], what: str, *, record: bool = True) -> Any:
         request = {**request, "id": secrets.token_hex(8)}
         frame = Encoder(_keep_handles).frame(request)
-        reply = self._decoded(self._channel.exchange(*frame, self._answer_callback))
+        reply = self._decoded(self._channel.exchange(*frame, self._answer_callback, what))
         if not isinstance(reply, dict) or reply.get("id") != request["id"]:
             raise BadFrame("the reply does not belong to the request")
         if record:

@@ -2,72 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
-from autograder.cells import answer_names, reference_source, run_source
-from autograder.course import Topic
-from autograder.diagnose import Diagnoser
-from autograder.hidden import Result, collect_items, run_tests
-from autograder.probe import Learner, LocalChannel
-from autograder.slips import Entry, read_entries
-from autograder.verdict import Item, Outcome
+from autograder.bench import Bench
+from autograder.hidden import Result
+from autograder.verdict import Outcome
 
 SECRETS = tuple(f"verify-{n}".encode() for n in range(5))
-
-
-@dataclass(frozen=True)
-class Bench:
-    """One topic made ready to run programs in this process: trusted ones only, never a learner's."""
-
-    topic: Topic
-    items: list[Item]
-    names: tuple[str, ...]
-    reference: dict[str, Any]
-    slips: list[Entry]
-    variants: list[Entry]
-
-    @classmethod
-    def of(cls, topic: Topic) -> Bench:
-        source = reference_source(topic.text)
-        return cls(
-            topic,
-            collect_items(topic.hidden),
-            answer_names(topic.text),
-            run_source(source, topic.key),
-            read_entries(topic.slips, source),
-            read_entries(topic.variants, source),
-        )
-
-    def local(self, namespace: dict[str, Any]) -> Callable[..., Learner]:
-        present = [name for name in self.names if name in namespace]
-        return lambda record: Learner(LocalChannel(namespace), present, record)
-
-    def run(self, entries: Iterable[Entry], tests: Iterable[str], secret: bytes) -> dict[str, dict[str, Result]]:
-        """Results of the entries on the tests, by id and test."""
-        learners = {e.id: self.local(run_source(e.source, f"{self.topic.key} {e.id}")) for e in entries}
-        if not learners:
-            return {}
-        return run_tests(
-            self.topic.hidden,
-            learners,
-            self.local(self.reference),
-            secret=secret,
-            topic=self.topic.key,
-            only=tests,
-        )
-
-    def run_reference(self, secret: bytes) -> dict[str, str]:
-        """The tests that the reference itself does not pass."""
-        learner = self.local(self.reference)
-        tests = run_tests(self.topic.hidden, {"reference": learner}, learner, secret=secret, topic=self.topic.key)
-        return {t: r.message for t, r in tests["reference"].items() if r.outcome is not Outcome.PASS}
-
-    def diagnoser(self, secret: bytes) -> Diagnoser:
-        by_id = {entry.id: entry for entry in self.slips}
-        quick = [item.test for item in self.items if not item.slow]
-        return Diagnoser(by_id, quick, lambda ids, tests: self.run([by_id[i] for i in ids], tests, secret))
 
 
 def full_marks(results: dict[str, Result]) -> bool:

@@ -1,0 +1,234 @@
+"""One submission -> one verdict; many submissions -> an Executor.
+
+The only step that meets learner code, and it meets it through the sandbox. It reads a notebook and returns a record;
+it never touches the database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from autograder.bench import Bench
+from autograder.build import source_notebook
+from autograder.course import Course
+from autograder.hidden import Result, run_tests
+from autograder.probe import Learner
+from autograder.restore import restore, role_of
+from autograder.sandbox.host import Zygote
+from autograder.session import Session
+from autograder.verdict import Item, ItemVerdict, Outcome, Verdict, worst
+
+MAX_BYTES = 20 << 20
+
+
+class Refused(Exception):
+    """The file can't be graded as it is; the message says what was expected and what came."""
+
+
+def course_secret(course: Course) -> bytes:
+    """The secret that inputs are drawn from; made on first use, readable by its owner alone."""
+    if not course.secret.exists():
+        course.work.mkdir(parents=True, exist_ok=True)
+        draft = course.secret.with_name(f".secret.{os.getpid()}.{secrets.token_hex(4)}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_hex(32).encode())
+        try:
+            os.link(draft, course.secret)  # fails where another grader was first: then that secret counts
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(draft)
+    return course.secret.read_bytes()
+
+
+@dataclass(frozen=True)
+class Grader:
+    """Grades submissions to one topic, one after the other, with one zygote."""
+
+    bench: Bench
+    zygote: Zygote
+    secret: bytes
+
+    def grade_file(self, path: Path, label: str | None = None) -> Verdict:
+        """The verdict on a notebook, or on a `.py` that defines names of the topic. Never raises for a bad file."""
+        name = label or str(path)
+        try:
+            notebook = read_submission(path)
+        except Refused as error:
+            return self._refused(name, str(error))
+        return self.grade(notebook, name, whole=path.suffix != ".py")
+
+    def grade(self, notebook: NotebookNode, label: str, *, whole: bool = True) -> Verdict:
+        """The verdict on a notebook. whole: restore the exercise's locked cells around the answers first."""
+        began = time.monotonic()
+        notes: list[str] = []
+        if whole:
+            notebook, notes = restore(notebook, self.bench.notebook)
+        cells = [(cell, role_of(cell)) for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+        session = Session(self.zygote, cells, notes)
+        try:
+            with session:
+                results = self._run_tests(session)
+        except Exception as error:
+            return self._fault(label, notes, error)
+        timings = {**session.timings, "total": time.monotonic() - began}
+        slips = self._slips(results)
+        timings["diagnosis"] = time.monotonic() - began - timings["total"]
+        return Verdict(
+            topic=self.bench.topic.key,
+            file=label,
+            outcome=worst([r.outcome for r in results.values()]),
+            items=self._items(results, slips),
+            notes=tuple(notes),
+            sandboxed=self.zygote.sandboxed,
+            timings=timings,
+        )
+
+    def _run_tests(self, session: Session) -> dict[str, Result]:
+        began = time.monotonic()
+        present = self._present(session)
+
+        def make(record: Callable) -> Learner:
+            return Learner(session, present, record, session.missing)
+
+        table = run_tests(
+            self.bench.topic.hidden,
+            {"learner": make},
+            self.bench.local(self.bench.reference),
+            secret=self.secret,
+            topic=self.bench.topic.key,
+        )
+        session.timings["hidden tests"] = time.monotonic() - began
+        return table["learner"]
+
+    def _present(self, session: Session) -> list[str]:
+        try:
+            found = Learner(session, ()).names(self.bench.names)
+        except Exception:
+            # A namespace that can't even be asked: every test will find out by itself why.
+            return list(self.bench.names)
+        return [name for name in self.bench.names if name in found]
+
+    def _slips(self, results: dict[str, Result]) -> dict[str, str]:
+        return self.bench.diagnoser(self.secret).slips(results)
+
+    def _items(self, results: dict[str, Result], slips: dict[str, str]) -> tuple[ItemVerdict, ...]:
+        sentences = {entry.id: entry.sentence for entry in self.bench.slips}
+        return tuple(
+            self._item(item, results.get(item.test, Result()), slips.get(item.test), sentences, results)
+            for item in self.bench.items
+        )
+
+    def _item(self, item: Item, result: Result, slip: str | None, sentences: dict, results: dict) -> ItemVerdict:
+        earned = item.points if result.outcome is Outcome.PASS else 0.0
+        if result.outcome is Outcome.NOT_VERIFIED and self._others_pass(item, results):
+            earned = item.points
+        message = result.message
+        if slip is not None:
+            message = f"{sentences[slip]} ({message})"
+        elif result.outcome in (Outcome.FAIL, Outcome.ERROR) and item.hint and not message.startswith("The cell"):
+            message = f"{message} Hint: {item.hint}"
+        return ItemVerdict(item.grade_id, item.title, result.outcome, earned, item.points, message, slip)
+
+    def _others_pass(self, item: Item, results: dict[str, Result]) -> bool:
+        """Whether every other test that calls the same functions passes."""
+        mine = _called(results[item.test])
+        others = [r for test, r in results.items() if test != item.test and mine & _called(r)]
+        return bool(others) and all(r.outcome in (Outcome.PASS, Outcome.NOT_VERIFIED) for r in others)
+
+    def _refused(self, label: str, reason: str) -> Verdict:
+        items = tuple(
+            ItemVerdict(i.grade_id, i.title, Outcome.REFUSED, 0.0, i.points, reason) for i in self.bench.items
+        )
+        return Verdict(self.bench.topic.key, label, Outcome.REFUSED, items, (reason,), self.zygote.sandboxed)
+
+    def _fault(self, label: str, notes: list[str], error: Exception) -> Verdict:
+        message = f"The grader stumbled ({type(error).__name__}: {str(error)[:200]}). A person will look at this."
+        items = tuple(
+            ItemVerdict(i.grade_id, i.title, Outcome.GRADER_FAULT, 0.0, i.points, message) for i in self.bench.items
+        )
+        outcome = Outcome.GRADER_FAULT
+        return Verdict(self.bench.topic.key, label, outcome, items, (*notes, message), self.zygote.sandboxed)
+
+
+def _called(result: Result) -> set[str]:
+    return {what.split(".")[0] for what, _value in result.trace}
+
+
+def read_submission(path: Path) -> NotebookNode:
+    """The notebook in a file; a `.py` becomes a notebook of one cell. Raises Refused."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            raise Refused(f"{path.name}: expected a notebook or a .py file, and this is no ordinary file.")
+        if path.stat().st_size > MAX_BYTES:
+            raise Refused(f"{path.name}: {path.stat().st_size >> 20} MiB; a submission may have {MAX_BYTES >> 20}.")
+        data = path.read_bytes()
+    except OSError as error:
+        raise Refused(f"{path.name}: can't be read ({error.strerror}).") from None
+    text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
+    if path.suffix.lower() == ".py":
+        return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text)])
+    return parse_notebook(text, path.name)
+
+
+def parse_notebook(text: str, name: str) -> NotebookNode:
+    """A notebook of any known format as nbformat 4. Raises Refused with what was expected."""
+    try:
+        raw = nbformat.reader.reads(text)
+        notebook = nbformat.convert(raw, 4)
+    except RecursionError:
+        raise Refused(f"{name}: not a notebook: its JSON is nested too deeply.") from None
+    except Exception as error:
+        reason = str(error).split("\n")[0][:160]
+        raise Refused(
+            f"{name}: not a notebook that Jupyter can read ({type(error).__name__}: {reason}). "
+            "Open it in Jupyter, save it, and hand it in again."
+        ) from None
+    return _tidied(notebook, name)
+
+
+def _tidied(notebook: NotebookNode, name: str) -> NotebookNode:
+    cells = notebook.get("cells")
+    if not isinstance(cells, list) or len(cells) > 5_000:
+        raise Refused(f"{name}: not a notebook: expected a list of at most 5000 cells.")
+    kept = []
+    for cell in cells:
+        if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
+            continue
+        source = cell.get("source", "")
+        source = "".join(map(str, source)) if isinstance(source, list) else str(source)
+        metadata = cell.get("metadata") if isinstance(cell.get("metadata"), dict) else {}
+        entry = metadata.get("nbgrader")
+        kept.append(
+            NotebookNode(
+                cell_type=cell["cell_type"],
+                id=str(cell.get("id", "")),
+                source=source.encode("utf-8", "replace").decode(),
+                metadata={"nbgrader": entry} if isinstance(entry, dict) else {},
+            )
+        )
+    return NotebookNode(cells=kept, metadata={}, nbformat=4, nbformat_minor=5)
+
+
+def course_digest(bench: Bench, secret: bytes) -> str:
+    """Changes when anything does that a verdict depends on, besides the submission."""
+    digest = hashlib.sha256(secret)
+    package = Path(__file__).resolve().parent
+    files = [bench.topic.text, bench.topic.hidden, bench.topic.slips, *sorted(package.rglob("*.py"))]
+    for path in files:
+        if path.exists():
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:24]
+
+
+__all__ = ["Grader", "Refused", "course_secret", "source_notebook"]
