@@ -27,8 +27,11 @@ _STYLE = {
     "axes.grid": True, "grid.color": GRID, "grid.linewidth": 0.8, "axes.axisbelow": True,
     "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
     "axes.prop_cycle": matplotlib.cycler(color=SERIES) + matplotlib.cycler(linestyle=["-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1))]),
-    "lines.linewidth": 2, "axes.unicode_minus": True, "axes.formatter.use_mathtext": False,
+    "axes.labelsize": 10.5, "legend.labelcolor": INK, "legend.fontsize": 9.5, "lines.linewidth": 2, "axes.unicode_minus": True, "axes.formatter.use_mathtext": False,
 }
+
+# For the whole process: legends and texts are made after `axes` has returned.
+plt.rcParams.update(_STYLE)
 
 
 class Figure:
@@ -43,8 +46,7 @@ class Figure:
 
 def axes(rows=1, cols=1, *, size=(5.4, 3.3), **kwargs):
     """`(figure, axes)` in the book's style; `size` in inches, 5.4 wide suits a telephone too."""
-    with matplotlib.rc_context(_STYLE):
-        return plt.subplots(rows, cols, figsize=size, layout="constrained", **kwargs)
+    return plt.subplots(rows, cols, figsize=size, layout="constrained", **kwargs)
 
 
 def show(figure, *, alt):
@@ -52,8 +54,7 @@ def show(figure, *, alt):
     if len(alt) < 20:
         raise ValueError(f"alt text of at least one sentence expected, got {alt!r}")
     buffer = io.StringIO()
-    with matplotlib.rc_context(_STYLE):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     plt.close(figure)
     return Figure(_themed(buffer.getvalue(), alt))
 

@@ -24,7 +24,6 @@ MACROS = {
     r"\dv": r"d_v",
     r"\T": r"^{\top}",
 }
-FONTS_SEEN_FIRST = ("Main-Regular", "Math-Italic")
 
 
 def node_binary():
@@ -33,20 +32,15 @@ def node_binary():
     return str(folder / name)
 
 
-def preload_fonts(app, pagename, templatename, context, doctree):
-    """Ask for the two fonts of nearly every formula early, so that no line moves when they arrive."""
-    if 'class="katex' not in (context.get("body") or ""):
+def only_where_used(app, pagename, templatename, context, doctree):
+    """Drop the maths styles from pages without a formula."""
+    if 'class="katex' in (context.get("body") or ""):
         return
-    links = [
-        f'<link rel="preload" as="font" type="font/woff2" crossorigin '
-        f'href="{context["pathto"](f"_static/katex/fonts/KaTeX_{name}.woff2", 1)}"/>'
-        for name in FONTS_SEEN_FIRST
-    ]
-    context["metatags"] = context.get("metatags", "") + "\n".join(links)
+    context["css_files"] = [css for css in context["css_files"] if "katex" not in str(getattr(css, "filename", css))]
 
 
 def setup(app):
     katex.NODEJS_BINARY = node_binary()
     katex.STARTUP_TIMEOUT = 30.0  # a cold disk takes longer than the default of 5 s
     katex.KATEX_DEFAULT_OPTIONS.update(throwOnError=True, strict="error", macros=MACROS)
-    app.connect("html-page-context", preload_fonts)
+    app.connect("html-page-context", only_where_used, priority=900)
