@@ -1,4 +1,4 @@
-"""topic.py -> the source notebook that nbgrader takes: stable cell ids, checked markers, points from the hidden tests."""
+"""topic.py -> nbgrader's source notebook: stable cell ids, checked markers, points from the hidden tests."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from autograder.codec import Odd
 from autograder.probe import FakeRun, Learner, LearnerError, Remote
 
 item = pytest.mark.item
-"""`@item("grade_id", points=2, title="...", hint="...")`: which grade cell a test scores, and what the learner reads."""
+"""`@item("grade_id", points=2, title="...", hint="...")`: which cell a test scores, and what the learner reads."""
 
 # A correct formula in another order of operations differs by a few units in the last place, more after long sums.
 # Measured over the known right answers on N(0,1) inputs: at most 7e-7 in float32 (6 eps), 9.8e-4 in float16 (1 eps),
@@ -175,7 +175,9 @@ def check_any_device(learner: Learner, target: str | Remote, *args: Any, **kwarg
     """Fail unless the call runs when all its tensors are on another device; NotVerified where that can't be decided."""
     run = learner.on_fake_device(target, *args, **kwargs)
     if run.outcome == "undecided":
-        raise NotVerified(f"This code's path depends on values, so it could not be tried without a GPU ({run.message}).")
+        raise NotVerified(
+            f"This code's path depends on values, so it could not be tried without a GPU ({run.message})."
+        )
     if run.outcome == "mismatch":
         raise CheckFailed(
             "the code mixes two devices: on a GPU a tensor that it makes would stay on the CPU. "

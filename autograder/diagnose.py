@@ -84,7 +84,12 @@ class Diagnoser:
 
 def same_mistake(mine: Result, known: Result) -> bool:
     """Whether two failed results came from the same answers."""
-    if mine.outcome not in FAILED or known.outcome is not mine.outcome or not mine.trace or len(mine.trace) != len(known.trace):
+    if (
+        mine.outcome not in FAILED
+        or known.outcome is not mine.outcome
+        or not mine.trace
+        or len(mine.trace) != len(known.trace)
+    ):
         return False
     return all(a[0] == b[0] and same_value(a[1], b[1]) for a, b in zip(mine.trace, known.trace, strict=True))
 

@@ -220,6 +220,11 @@ def _tidied(notebook: NotebookNode, name: str) -> NotebookNode:
     return NotebookNode(cells=kept, metadata={}, nbformat=4, nbformat_minor=5)
 
 
+def file_hash(path: Path) -> str:
+    """The hash that a submission is known by."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:24]
+
+
 def course_digest(bench: Bench, secret: bytes) -> str:
     """Changes when anything does that a verdict depends on, besides the submission."""
     digest = hashlib.sha256(secret)

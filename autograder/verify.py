@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import torch
+
 from autograder.bench import Bench
+from autograder.build import source_notebook
+from autograder.course import Course, Topic
+from autograder.grade import Grader
+from autograder.grading import bench_of
 from autograder.hidden import Result
-from autograder.verdict import Outcome
+from autograder.release import hidden_lines, public_leaks
+from autograder.sample import fill
+from autograder.sandbox.host import Zygote
+from autograder.verdict import Outcome, Verdict
 
 SECRETS = tuple(f"verify-{n}".encode() for n in range(5))
 
@@ -31,7 +42,7 @@ def verify_slips(bench: Bench, secrets: Iterable[bytes] = SECRETS) -> dict[str, 
             if number == 0:
                 caught[entry.id] = not full_marks(results)
             named = set(diagnoser.slips(results).values())
-            if caught[entry.id] and not named <= {entry.id, *entry.same_as} or not named:
+            if (caught[entry.id] and not named <= {entry.id, *entry.same_as}) or not named:
                 unnamed.setdefault(entry.id, []).extend(sorted(named - {entry.id}) or ["nothing"])
     missed = [i for i, found in caught.items() if not found]
     silent = [f"{i}: {', '.join(sorted(set(n)))}" for i, n in unnamed.items() if caught[i]]
@@ -57,3 +68,85 @@ def verify_variants(bench: Bench, secrets: Iterable[bytes] = SECRETS) -> dict[st
                     refused.setdefault(identity, f"{identity}: {test}: {result.outcome}: {result.message}")
     total = len(bench.variants)
     return {"total": total, "accepted": total - len(refused), "refused": list(refused.values())}
+
+
+def verify(course: Course, topics: list[Topic], *, secrets: int = 5, workers: int = 1) -> dict[str, Any]:
+    """The whole proof, in the form that `verify --json` prints; `topics` holds the counts of each.
+
+    Solutions and blanks go through the sandbox like any submission; slips and variants, which are the course's own
+    programs, run in this process under several secrets.
+    """
+    jobs = [(str(course.root), topic.key, secrets) for topic in topics]
+    if workers > 1 and len(jobs) > 1:
+        with ProcessPoolExecutor(min(workers, len(jobs))) as pool:
+            parts = list(pool.map(_verify_topic, jobs))
+    else:
+        parts = [_verify_topic(job) for job in jobs]
+    by_topic = dict(zip([topic.key for topic in topics], parts, strict=True))
+    return {
+        "solutions": {key: part["solution"] for key, part in by_topic.items()},
+        "blanks": {key: part["blank"] for key, part in by_topic.items()},
+        "slips": _sum([part["slips"] for part in parts]),
+        "variants": _sum([part["variants"] for part in parts]),
+        "leaks": public_leaks(course),
+        "topics": {key: {"slips": part["slips"], "variants": part["variants"]} for key, part in by_topic.items()},
+    }
+
+
+def _verify_topic(job: tuple[str, str, int]) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    root, key, count = job
+    bench = bench_of(Topic(Course(Path(root)), key))
+    secrets = SECRETS[:count]
+    with Zygote() as zygote:
+        grader = Grader(bench, zygote, SECRETS[0])
+        solution = grader.grade(source_notebook(bench.topic), "solution")
+        blank = grader.grade(fill(stubbed(bench), ""), "blank")
+    return {
+        "solution": _score(solution),
+        "blank": _score(blank),
+        "slips": verify_slips(bench, secrets),
+        "variants": verify_variants(bench, secrets),
+    }
+
+
+def stubbed(bench: Bench) -> Any:
+    """The exercise as a learner gets it."""
+    from autograder.grade import read_submission
+    from autograder.release import release
+
+    return read_submission(bench.topic.exercise if bench.topic.exercise.exists() else release(bench.topic))
+
+
+def _score(verdict: Verdict) -> dict[str, float]:
+    return {"score": verdict.score, "max_score": verdict.max_score}
+
+
+def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    total: dict[str, Any] = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total.get(name, type(value)()) + value
+    return total
+
+
+def holds(result: dict[str, Any]) -> bool:
+    """Whether the proof holds: full marks, no points for blanks, all caught, nine of ten named, all accepted."""
+    slips, variants = result["slips"], result["variants"]
+    return (
+        all(s["score"] == s["max_score"] for s in result["solutions"].values())
+        and all(b["score"] == 0 for b in result["blanks"].values())
+        and not slips["missed"]
+        and slips["named"] >= 0.9 * slips["total"]
+        and not variants["refused"]
+        and not result["leaks"]
+    )
+
+
+def hidden_in_file(course: Course, path: Path) -> bool:
+    """Whether a published file holds a line of a solution or a hidden test of any topic that it is not the page of."""
+    if path.suffix not in (".ipynb", ".html", ".js", ".txt", ".json", ".md", ".py"):
+        return False
+    text = path.read_text(encoding="utf-8", errors="replace")
+    lines = {line.strip() for line in text.splitlines()}
+    return "### BEGIN SOLUTION" in text or any(hidden_lines(topic) & lines for topic in course.topics())

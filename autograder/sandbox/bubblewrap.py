@@ -116,8 +116,21 @@ def why_none() -> str | None:
     if not sys.platform.startswith("linux"):
         return f"the sandbox needs Linux namespaces, and this is {sys.platform}. Grade on Linux, or in a Linux VM."
     if shutil.which("bwrap") is None:
-        return "bubblewrap is missing. Install it: apt-get install bubblewrap (dnf, pacman and zypper name it the same)."
-    test = ["bwrap", "--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+        return (
+            "bubblewrap is missing. Install it: apt-get install bubblewrap (dnf, pacman and zypper name it the same)."
+        )
+    test = [
+        "bwrap",
+        "--unshare-user",
+        "--unshare-pid",
+        "--unshare-net",
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "true",
+    ]
     result = subprocess.run(test, capture_output=True, text=True, timeout=20)
     if result.returncode == 0:
         return None

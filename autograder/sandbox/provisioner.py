@@ -8,7 +8,6 @@ from typing import Any
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning import KernelProvisionerBase
-from traitlets import Any as AnyTrait
 from traitlets import Bool
 
 from autograder.sandbox.host import _PORTS, KernelProcess, Zygote

@@ -26,7 +26,16 @@ from typing import Any
 from autograder.sandbox import syscalls
 
 CLONE_FLAGS = 0x20000000 | 0x00020000 | 0x08000000 | 0x40000000 | 0x04000000  # pid, mount, ipc, net, uts
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
+    1,
+    2,
+    4,
+    8,
+    32,
+    4096,
+    16384,
+    1 << 18,
+)
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 1, 4, 24, 38, 47
 EXIT_MEMORY, EXIT_PROCESSES, EXIT_SETUP = 201, 202, 203
 
@@ -48,8 +57,6 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 
 def warm_up() -> None:
     """Import what a kernel needs, once, without starting a thread: a process with threads can't be forked safely."""
-    import ipykernel.ipkernel
-    import IPython.core.completer
     import matplotlib
     import torch
 

@@ -1,0 +1,2 @@
+def softmax(x, dim=-1:
+    return x
