@@ -15,15 +15,22 @@ Play.register("series", (root, data) => {
   const list = el("dl", { class: "play-facts", role: "status" });
   let at = data.start ?? Math.floor(data.x.length / 2);
 
+  const raised = (n) => String(n).replace(/[-\d]/g, (c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]);
+
+  // Places of the horizontal lines: whole powers of ten on a logarithmic axis, else 1, 2 or 5 times one.
+  function ticks() {
+    const raw = (y1 - y0) / 4, unit = 10 ** Math.floor(Math.log10(raw));
+    const step = data.log_y ? Math.max(1, Math.ceil(raw)) : unit * [1, 2, 5, 10].find((n) => n * unit >= raw);
+    const places = [];
+    for (let f = Math.ceil(y0 / step) * step; f <= y1 + 1e-9; f += step) places.push(f);
+    return places.map((f) => (data.log_y ? { value: 10 ** f, text: f < 4 && f > -3 ? short(10 ** f) : `10${raised(Math.round(f))}` }
+      : { value: f, text: num(f, Math.max(0, -Math.floor(Math.log10(step) + 1e-9))) }));
+  }
   function axes() {
-    const marks = [];
-    for (let i = 0; i <= 4; i++) {
-      const f = y0 + (y1 - y0) * i / 4, v = data.log_y ? 10 ** f : f;
-      marks.push(svg("line", { x1: L, x2: W - R, y1: Y(v), y2: Y(v), class: "play-grid" }),
-        svg("text", { x: L - 6, y: Y(v) + 4, "text-anchor": "end", class: "play-tick" }, short(v)));
-    }
-    marks.push(svg("text", { x: (L + W) / 2, y: H - 6, "text-anchor": "middle", class: "play-tick" }, data.x_label));
-    return marks;
+    return [...ticks().flatMap(({ value, text }) => [
+      svg("line", { x1: L, x2: W - R, y1: Y(value), y2: Y(value), class: "play-grid" }),
+      svg("text", { x: L - 6, y: Y(value) + 4, "text-anchor": "end", class: "play-tick" }, text)]),
+    svg("text", { x: (L + W) / 2, y: H - 6, "text-anchor": "middle", class: "play-tick" }, data.x_label)];
   }
   function draw() {
     const x = X(data.x[at]);

