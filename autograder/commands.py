@@ -127,7 +127,7 @@ def try_command(course: Course, options: Namespace) -> int:
     tasks = [
         Task(str(course.root), topic.key, str(path.absolute()), str(path), secret, sandboxed) for path in options.files
     ]
-    done = {task: verdict for task, verdict in grade_many(dict.fromkeys(tasks), options.workers)}
+    done = dict(grade_many(dict.fromkeys(tasks), options.workers))
     verdicts = [done[task] for task in tasks]
     if options.json:
         print_json([verdict.public() for verdict in verdicts])

@@ -7,6 +7,7 @@ passed is not the learner's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -100,7 +101,9 @@ def same_value(a: Any, b: Any) -> bool:
         return _same_tensor(a, b)
     if isinstance(a, dict) and isinstance(b, dict):
         if "kinds" in a and "kinds" in b:
-            return bool(a["kinds"] and b["kinds"] and a["kinds"][0] == b["kinds"][0])
+            return _same_error(a, b)
+        if a.get("outcome") == "error":
+            return False  # what broke on the imaginary device is in the text alone
         return list(map(str, a)) == list(map(str, b)) and all(same_value(a[k], b[k]) for k in a if k != "message")
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(same_value(x, y) for x, y in zip(a, b, strict=True))
@@ -109,6 +112,14 @@ def same_value(a: Any, b: Any) -> bool:
     if isinstance(a, Odd | Remote) and isinstance(b, Odd | Remote):
         return type(a) is type(b)
     return type(a) is type(b) and bool(a == b)
+
+
+def _same_error(a: dict, b: dict) -> bool:
+    """The same kind, and the same numbers in the text: torch names the sizes that did not fit, whatever the formula."""
+    if not a["kinds"] or not b["kinds"] or a["kinds"][0] != b["kinds"][0]:
+        return False
+    numbers = [re.findall(r"\d+", str(error.get("text", ""))) for error in (a, b)]
+    return sorted(numbers[0]) == sorted(numbers[1]) if any(numbers) else a.get("text") == b.get("text")
 
 
 def _same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -120,4 +131,6 @@ def _same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
     x, y = a.detach().double(), b.detach().double()
     finite = y[torch.isfinite(y)]
     scale = finite.abs().max().item() if finite.numel() else 1.0
-    return bool(torch.allclose(x, y, rtol=rtol, atol=rtol * 0.01 * scale, equal_nan=True))
+    # Entries near zero are sums in which larger terms cancel: in half precision they keep the error of those.
+    atol = scale * max(rtol * 0.01, 4 * torch.finfo(a.dtype).eps)
+    return bool(torch.allclose(x, y, rtol=rtol, atol=atol, equal_nan=True))

@@ -69,11 +69,15 @@ class Grader:
         return self.grade(notebook, name, whole=path.suffix != ".py")
 
     def grade(self, notebook: NotebookNode, label: str, *, whole: bool = True) -> Verdict:
-        """The verdict on a notebook. whole: restore the exercise's locked cells around the answers first."""
+        """The verdict on a notebook. whole: restore the exercise's locked cells around the answers first; otherwise only
+        its imports and the functions that it gives are run before."""
         began = time.monotonic()
         notes: list[str] = []
         if whole:
             notebook, notes = restore(notebook, self.bench.notebook)
+        else:
+            given = [cell for cell in self.bench.notebook.cells if role_of(cell) in ("setup", "given")]
+            notebook = NotebookNode(cells=[*given, *notebook.cells])
         cells = [(cell, role_of(cell)) for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
         session = Session(self.zygote, cells, notes)
         try:

@@ -10,7 +10,7 @@ import atexit
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autograder.bench import Bench
@@ -32,7 +32,7 @@ class Task:
     label: str
     secret: bytes
     sandboxed: bool = True
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
 
 @functools.lru_cache(maxsize=16)

@@ -104,7 +104,8 @@ def _items(graded: list) -> str:
 
 
 def _table(head: Iterable[str], body: str) -> str:
-    return f"<table><thead><tr>{''.join(f'<th scope=col>{h}</th>' for h in head)}</tr></thead><tbody>{body}</tbody></table>"
+    columns = "".join(f"<th scope=col>{name}</th>" for name in head)
+    return f"<table><thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _page(warning: str, body: str, waiting: list[str], items: str) -> str:

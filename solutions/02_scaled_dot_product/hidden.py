@@ -62,7 +62,12 @@ def test_softmax_minus_infinity(learner, reference, rng):
     check_close(got, reference.softmax(x), "softmax with -inf far from zero", atol=1e-4)
 
 
-@item("softmax", points=0.5, title="softmax keeps dtype, precision and its input", hint="Return the dtype of x.")
+@item("softmax", points=0.25, title="softmax runs on whatever device its input is on", hint="Name no device.")
+def test_softmax_device(learner, reference, rng):
+    check_any_device(learner, "softmax", rng.normal(3, 5))
+
+
+@item("softmax", points=0.25, title="softmax keeps dtype, precision and its input", hint="Return the dtype of x.")
 def test_softmax_types(learner, reference, rng):
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         x = rng.normal(3, 5, dtype=dtype)
@@ -200,7 +205,6 @@ def test_unchanged(learner, reference, rng):
 @item("types", points=0.5, title="runs on whatever device its inputs are on", hint="Make tensors with device=q.device.")
 def test_any_device(learner, reference, rng):
     q, k, v = inputs(rng, 2, 3)
-    check_any_device(learner, "softmax", q)
     run = check_any_device(learner, ATTENTION, q, k, v, rng.mask(5, 7))
     check(run.dtypes == [torch.float32] * 2, "on another device the dtype of the results is different.")
     check_any_device(learner, ATTENTION, q, k, v)
