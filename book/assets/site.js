@@ -1,6 +1,6 @@
 // Anything that scrolls sideways can be reached with the keyboard, at every width.
 document.addEventListener("DOMContentLoaded", () => {
-  const wide = ".katex-display, div.highlight pre, .play-view, .table-scroll, .cell_output, .cell_output pre, .fig-scroll";
+  const wide = ".katex-display, .pst-scrollable-table-container, div.highlight pre, .play-view, .table-scroll, .cell_output, .cell_output pre, .fig-scroll";
   const update = () => {
     for (const box of document.querySelectorAll(wide)) {
       if (box.scrollWidth > box.clientWidth + 1) {

@@ -5,7 +5,7 @@ Play.register("rotary-arrows", (root, data) => {
   const last = data.q.length - 1;
   const reach = Math.max(...[...data.q, ...data.k].map(([x, y]) => Math.hypot(x, y)));
   const picture = svg("svg", { viewBox: "-110 -110 220 220", class: "play-svg play-square", role: "img" });
-  const list = el("dl", { class: "play-facts", role: "status" });
+  const list = el("dl", { class: "play-facts", "aria-live": "polite" });
   const fact = (name, value, mark) => el("div", {}, el("dt", {}, name), el("dd", { class: mark }, value));
 
   function arrow([x, y], name, kind) {

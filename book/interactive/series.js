@@ -12,7 +12,7 @@ Play.register("series", (root, data) => {
   const Y = (v) => T + (H - T - B) * (1 - (Math.max(fy(v), y0) - y0) / (y1 - y0 || 1));
   const short = (v) => (v === 0 ? "0" : Math.abs(v) >= 1e4 || Math.abs(v) < 1e-2 ? v.toExponential(1).replace("-", "−") : num(v, Math.abs(v) < 10 ? 2 : 0));
   const picture = svg("svg", { viewBox: `0 0 ${W} ${H}`, class: "play-svg", role: "img", "aria-label": data.label });
-  const list = el("dl", { class: "play-facts", role: "status" });
+  const list = el("dl", { class: "play-facts", "aria-live": "polite" });
   let at = data.start ?? Math.floor(data.x.length / 2);
 
   const raised = (n) => String(n).replace(/[-\d]/g, (c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]);

@@ -27,7 +27,7 @@ def sources():
 
 
 def fresh():
-    mark = SITE / "searchindex.js"  # written at the end of a successful build
+    mark = SITE.parent / ".built"  # written at the end of a successful build
     return mark.exists() and mark.stat().st_mtime >= max(p.stat().st_mtime for p in sources())
 
 
@@ -35,9 +35,9 @@ def fresh():
 def site():
     """Folder of the built site."""
     if not fresh():
-        run = subprocess.run([sys.executable, "-m", "jupyter_book", "build", "book/", "-W", "--keep-going"], cwd=ROOT, capture_output=True, text=True)
+        command = [Path(sys.executable).with_name("jupyter-book"), "build", "book/", "-W", "--keep-going"]
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
-        os.utime(SITE / "searchindex.js")  # Sphinx leaves the file alone when nothing in it changed
     return SITE
 
 

@@ -1,8 +1,9 @@
 """Every page in a real browser: quiet console, no other host, formulas in place, accessible."""
 
+from pathlib import Path
+
 import axe_playwright_python
 import pytest
-from pathlib import Path
 
 from conftest import SITE, page_names
 
@@ -47,7 +48,7 @@ def test_accessible(name, visit, address):
             for fault in page.evaluate(f"axe.run(document, {RULES})")["violations"]:
                 places = [f"{node['target']} {node['any'][0]['message'] if node['any'] else ''}" for node in fault["nodes"][:4]]
                 found.append(f"{theme} {width}: {fault['id']} x{len(fault['nodes'])}: {places}")
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 def test_theme_is_really_dark(visit, address):

@@ -60,8 +60,21 @@ def check(app, exception):
         faults += [f"{path.relative_to(outdir)}: {url}" for url in outside_loads(path.read_text("utf-8"))]
     for path in sorted(outdir.rglob("*.css")):
         faults += [f"{path.relative_to(outdir)}: {url}" for url in CSS_LOADS.findall(path.read_text("utf-8"))]
+    stamp = outdir.parent / ".built"
+    stamp.unlink(missing_ok=True)
     if faults:
         raise ExtensionError("the site loads from other hosts:\n  " + "\n  ".join(faults))
+    stamp.touch()  # the tests compare its time with the sources
+
+
+def write_sitemap(app, exception):
+    """List every page. (sphinx-sitemap lists only the pages that this build wrote anew.)"""
+    if exception or app.builder.name != "html":
+        return
+    base = app.config.html_baseurl.rstrip("/")
+    pages = "".join(f"<url><loc>{base}/{app.builder.get_target_uri(name)}</loc></url>\n" for name in sorted(app.env.found_docs))
+    head = '<?xml version="1.0" encoding="utf-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
+    (Path(app.outdir) / "sitemap.xml").write_text(head + pages + "</urlset>\n", "utf-8")
 
 
 def site_address(app, config):
@@ -72,4 +85,5 @@ def setup(app):
     # Jupyter Book always sets this value; its extension calls other hosts and is not loaded.
     app.add_config_value("comments_config", {}, "html")
     app.connect("config-inited", site_address)
+    app.connect("build-finished", write_sitemap)
     app.connect("build-finished", check, priority=900)

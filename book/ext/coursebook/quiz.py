@@ -8,6 +8,8 @@ r"""Directive `quiz`: one question, options with feedback on each, checked in th
     :::
 """
 
+from html import escape
+
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
@@ -68,12 +70,18 @@ class QuizDirective(SphinxDirective):
         if not found or len(quotes) != 1:
             raise self.error(FORMAT)
         feedback = quiz_feedback("", *quotes[0].children)
-        return quiz_option("", label, feedback, right=right, quiz=name, index=index)
+        return quiz_option("", label, feedback, right=right, quiz=name, index=index, spoken=spoken(label))
 
     def demand(self, node):
         options = list(node.findall(quiz_option))
         if len(options) < 2 or sum(o["right"] for o in options) != 1:
             raise self.error(FORMAT + "; exactly one option is right")
+
+
+def spoken(paragraph):
+    """A name for an option that is one formula: its source, since MathML does not count as a label."""
+    plain = [t for t in paragraph.findall(nodes.Text) if not isinstance(t.parent, nodes.math) and t.astext().strip()]
+    return "" if plain else paragraph.astext().strip()
 
 
 def strip_box(paragraph):
@@ -107,9 +115,9 @@ def depart_question(self, node):
 def visit_option(self, node):
     name, index = node["quiz"], node["index"]
     right = "true" if node["right"] else "false"
+    label = f' aria-label="{escape(node["spoken"])}"' if node["spoken"] else ""
     self.body.append(f'<div class="quiz-option" data-right="{right}"><input type="radio" name="{name}" '
-                     f'id="{name}-{index}" value="{index}"/><label for="{name}-{index}">')
-    self.quiz_label_open = True
+                     f'id="{name}-{index}" value="{index}"{label}/><label for="{name}-{index}">')
 
 
 def depart_option(self, node):
