@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from autograder.codec import Odd
-from autograder.probe import FakeRun, Learner, LearnerError, Remote
+from autograder.probe import FakeRun, Learner, LearnerError, NotAnswered, Remote
 
 item = pytest.mark.item
 """`@item("grade_id", points=2, title="...", hint="...")`: which cell a test scores, and what the learner reads."""
@@ -174,6 +174,8 @@ def check_unchanged(learner: Learner, target: str | Remote, *args: Any, **kwargs
 def check_any_device(learner: Learner, target: str | Remote, *args: Any, **kwargs: Any) -> FakeRun:
     """Fail unless the call runs when all its tensors are on another device; NotVerified where that can't be decided."""
     run = learner.on_fake_device(target, *args, **kwargs)
+    if run.message.startswith("NotImplementedError"):
+        raise NotAnswered(f"`{target if isinstance(target, str) else target.type_name}` is still the stub.")
     if run.outcome == "undecided":
         raise NotVerified(
             f"This code's path depends on values, so it could not be tried without a GPU ({run.message})."

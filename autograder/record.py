@@ -10,6 +10,7 @@ import logging
 import os
 import stat
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties, NbGraderPreprocessor
+from sqlalchemy.exc import SAWarning
 from traitlets.config import Config
 
 from autograder.build import write_whole
@@ -207,7 +209,10 @@ def record(topic: Topic, student: str, verdict: Verdict) -> bool:
     converter.log = logging.getLogger("autograder.nbgrader")
     converter.log.setLevel(logging.ERROR)
     converter.force = True
-    converter.start()
+    with warnings.catch_warnings():
+        # nbgrader adds new rows in an order that SQLAlchemy 2.1 warns about; they are added all the same.
+        warnings.simplefilter("ignore", SAWarning)
+        converter.start()
     return True
 
 
