@@ -230,9 +230,10 @@ class Remote:
         """An attribute by its dotted path: data, or another Remote."""
         return self._send("get", path=path)
 
-    def state(self) -> State:
-        """Parameters and buffers."""
-        return State(**self._send("state"))
+    def state(self, *, record: bool = True) -> State:
+        """Parameters and buffers. record=False: their names play no part when a mistake is named (free insides)."""
+        request = {"op": "state", "target": self._target}
+        return State(**self._learner._send(request, self._label, record=record))
 
     def load(self, weights: dict[str, torch.Tensor]) -> Remote:
         """Copy values into parameters and buffers by name."""
