@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -69,11 +68,6 @@ def _parser() -> argparse.ArgumentParser:
 def _workers(parser: argparse.ArgumentParser) -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     parser.add_argument("--workers", type=int, default=cores, metavar="N", help=f"default: all cores, here {cores}")
-
-
-def print_json(value: object) -> None:
-    json.dump(value, sys.stdout, indent=1, allow_nan=False)
-    print()
 
 
 if __name__ == "__main__":

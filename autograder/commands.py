@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,6 +27,11 @@ from autograder.verdict import Outcome, Verdict
 
 EXPECTED = (CourseError, TopicError, SlipError, Leak, NoSandbox)
 SHOUT = "[bold red]Without a sandbox, learner code runs as you: it can read and change everything that you can.[/]"
+
+
+def print_json(value: object) -> None:
+    json.dump(value, sys.stdout, indent=1, allow_nan=False)
+    print()
 
 
 def _topics(course: Course, key: str | None) -> list[Topic]:
@@ -116,8 +123,6 @@ def export_command(course: Course, options: Namespace) -> int:
 
 
 def try_command(course: Course, options: Namespace) -> int:
-    from autograder.cli import print_json
-
     topic = course.topic(options.topic)
     sandboxed = not options.no_sandbox
     classroom.require_sandbox(sandboxed)
@@ -149,8 +154,6 @@ def _show(verdict: Verdict) -> None:
 
 
 def verify_command(course: Course, options: Namespace) -> int:
-    from autograder.cli import print_json
-
     result = proof.verify(course, _topics(course, options.topic), secrets=options.secrets, workers=options.workers)
     if options.json:
         print_json(result)

@@ -72,7 +72,7 @@ class Course:
         return self.root / "tests" / "submissions"
 
     def topics(self) -> list[Topic]:
-        keys = sorted(p.parent.name for p in self.solutions.glob("*/topic.py"))
+        keys = sorted(p.parent.name for p in self.solutions.glob("*/hidden.py"))
         return [Topic(self, key) for key in keys]
 
     def topic(self, key: str) -> Topic:

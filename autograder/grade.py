@@ -69,8 +69,8 @@ class Grader:
         return self.grade(notebook, name, whole=path.suffix != ".py")
 
     def grade(self, notebook: NotebookNode, label: str, *, whole: bool = True) -> Verdict:
-        """The verdict on a notebook. whole: restore the exercise's locked cells around the answers first; otherwise only
-        its imports and the functions that it gives are run before."""
+        """The verdict on a notebook. whole: restore the exercise's locked cells around the answers first; otherwise
+        only its imports and the functions that it gives are run before."""
         began = time.monotonic()
         notes: list[str] = []
         if whole:

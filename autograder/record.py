@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 import sys
 import warnings
 from pathlib import Path
@@ -18,7 +17,6 @@ from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
-from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties, NbGraderPreprocessor
 from sqlalchemy.exc import SAWarning
@@ -44,6 +42,8 @@ def nbgrader_settings(course: Course) -> dict[str, dict[str, Any]]:
     return {
         "CourseDirectory": {
             "course_id": "attention",
+            # Of a submission nbgrader copies nothing but the time: a link would be followed.
+            "ignore": all_names_but("timestamp.txt", *(topic.key for topic in course.topics())),
             "root": str(course.root),
             "source_directory": relative(course.source),
             "release_directory": relative(course.exercises),
@@ -57,7 +57,6 @@ def nbgrader_settings(course: Course) -> dict[str, dict[str, Any]]:
             "exporter_class": "autograder.record.SubmissionExporter",
             "sanitize_preprocessors": ["autograder.record.RestoreSubmission"],
             "autograde_preprocessors": ["autograder.record.SaveVerdict", "nbgrader.preprocessors.AssignLatePenalties"],
-            "pre_convert_hook": "autograder.record.refuse_links",
         },
     }
 
@@ -147,13 +146,16 @@ def recorded_mark(topic: Topic, student: str) -> Path:
     return topic.course.verdicts / topic.key / f"{student}.recorded"
 
 
-def refuse_links(assignment: str, student: str, notebooks: list[str]) -> None:
-    """Before nbgrader copies a submission's files: nothing but ordinary files may be among them."""
-    folder = find_course().submitted / student / assignment
-    for path in folder.rglob("*"):
-        mode = path.lstat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise NbGraderException(f"{path}: expected an ordinary file; links, pipes and devices are refused.")
+def all_names_but(*kept: str) -> list[str]:
+    """Glob patterns that together match every file name but these."""
+    prefixes = {name[:end] for name in kept for end in range(len(name) + 1)}
+    patterns = [".*"]
+    for prefix in sorted(prefixes):
+        following = "".join(sorted({name[len(prefix)] for name in kept if name.startswith(prefix) and name != prefix}))
+        patterns.append(f"{prefix}[!{following}]*" if following else f"{prefix}?*")
+        if prefix and prefix not in kept:
+            patterns.append(prefix)
+    return patterns
 
 
 def as_text(text: str) -> str:

@@ -16,7 +16,6 @@ import torch
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
-    FakeTensor,
     FakeTensorMode,
     UnsupportedOperatorException,
 )
@@ -144,9 +143,7 @@ def _device_index_kept(mode: FakeTensorMode):
         original = torch.Tensor.new_tensor
 
         def new_tensor(self, data, *args, device=None, **kwargs):
-            result = original(self, data, *args, **kwargs)
-            place = torch.device(device) if device is not None else self.device
-            return result.to(place) if isinstance(result, FakeTensor) or place == DEVICE else result
+            return _on(original(self, data, *args, **kwargs), self.device if device is None else device)
 
         stack.enter_context(mock.patch.object(torch.Tensor, "new_tensor", new_tensor))
         yield
@@ -154,7 +151,15 @@ def _device_index_kept(mode: FakeTensorMode):
 
 def _placed(function):
     def wrapper(*args, device=None, **kwargs):
-        result = function(*args, **kwargs)
-        return result if device is None else result.to(device)
+        return _on(function(*args, **kwargs), device)
 
     return wrapper
+
+
+def _on(tensor: torch.Tensor, device: Any) -> torch.Tensor:
+    """The tensor as one of the given device, made anew: `.to` leaves a literal where it is."""
+    if device is None and tensor.dim() == 0:
+        return tensor
+    return torch.empty_strided(
+        tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu" if device is None else device
+    )
