@@ -15,9 +15,19 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "_build" / "html"
-ARGUMENTS = ("--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
-             "--disable-component-update --disable-sync --disable-quic --no-pdf-header-footer "
-             "--generate-pdf-document-outline --virtual-time-budget=10000").split()
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--no-pdf-header-footer",
+    "--generate-pdf-document-outline",
+    "--virtual-time-budget=10000",
+]
 PRINT = """
 @page { size: A4; margin: 18mm 16mm 20mm; @bottom-center { content: counter(page); font: 9pt sans-serif; } }
 body { font-size: 10.5pt; padding: 0; }
@@ -35,8 +45,8 @@ def page_names():
 
 
 def article_of(html):
-    body = html[html.index("<article"):html.index("</article>")]
-    return body[body.index(">") + 1:]
+    body = html[html.index("<article") : html.index("</article>")]
+    return body[body.index(">") + 1 :]
 
 
 def rename(article, name, names):
@@ -57,16 +67,33 @@ def rename(article, name, names):
 def joined(names):
     """One HTML page with all articles, using the styles and scripts that the pages themselves use."""
     pages = {name: (SITE / f"{name}.html").read_text("utf-8") for name in names}
-    heads = [page[:page.index("</head>")] for page in pages.values()]
+    heads = [page[: page.index("</head>")] for page in pages.values()]
     styles = list(dict.fromkeys(s for head in heads for s in re.findall(r'<link[^>]+rel="stylesheet"[^>]*>', head)))
-    figures = list(dict.fromkeys(s for head in heads for s in re.findall(r'<script defer="defer" src="_static/(?!progress|quiz)[^>]*></script>', head)))
+    figures = list(
+        dict.fromkeys(
+            s
+            for head in heads
+            for s in re.findall(r'<script defer="defer" src="_static/(?!progress|quiz)[^>]*></script>', head)
+        )
+    )
     figures.sort(key=lambda tag: "common.js" not in tag)
-    titles = {name: re.sub(r"<[^>]+>", "", re.search(r"<h1>(.*?)<a class=\"headerlink", article_of(page), re.S).group(1)) for name, page in pages.items()}
+    titles = {
+        name: re.sub(r"<[^>]+>", "", re.search(r"<h1>(.*?)<a class=\"headerlink", article_of(page), re.S).group(1))
+        for name, page in pages.items()
+    }
     toc = "".join(f'<li><a href="#{name}">{titles[name]}</a></li>' for name in names[1:])
-    articles = [f'<article class="bd-article page" id="{name}">{rename(article_of(page), name, names)}</article>' for name, page in pages.items()]
-    articles.insert(1, f'<article class="page"><h1>Contents</h1><ol class="toc-print" style="list-style:none">{toc}</ol></article>')
-    return (f'<!DOCTYPE html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>{titles[names[0]]}</title>'
-            f'{"".join(styles)}<style>{PRINT}</style>{"".join(figures)}</head><body>{"".join(articles)}</body></html>')
+    articles = [
+        f'<article class="bd-article page" id="{name}">{rename(article_of(page), name, names)}</article>'
+        for name, page in pages.items()
+    ]
+    articles.insert(
+        1, f'<article class="page"><h1>Contents</h1><ol class="toc-print" style="list-style:none">{toc}</ol></article>'
+    )
+    return (
+        f'<!DOCTYPE html><html lang="en" data-theme="light"><head><meta charset="utf-8">'
+        f"<title>{titles[names[0]]}</title>"
+        f"{''.join(styles)}<style>{PRINT}</style>{''.join(figures)}</head><body>{''.join(articles)}</body></html>"
+    )
 
 
 def chromium():
@@ -86,8 +113,12 @@ def main(output):
     output.parent.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory() as profile:
-            subprocess.run([chromium(), *ARGUMENTS, f"--user-data-dir={profile}", f"--print-to-pdf={output}", source.as_uri()],
-                           check=True, capture_output=True, timeout=300)
+            subprocess.run(
+                [chromium(), *ARGUMENTS, f"--user-data-dir={profile}", f"--print-to-pdf={output}", source.as_uri()],
+                check=True,
+                capture_output=True,
+                timeout=300,
+            )
     finally:
         source.unlink()
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB")

@@ -22,9 +22,12 @@ class Play:
         # "</" would end the script element early; "<\/" is the same JSON.
         data = json.dumps(_plain(self.data), separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
         title = html.escape(self.title, quote=True)
-        return (f'<div class="play" data-figure="{self.name}" role="group" aria-label="{title}"><p class="play-title">{title}</p>'
-                f'<p class="play-fallback">This figure needs JavaScript; its data is in the page.</p>'
-                f'<script type="application/json">{data}</script></div>')
+        return (
+            f'<div class="play" data-figure="{self.name}" role="group" aria-label="{title}">'
+            f'<p class="play-title">{title}</p>'
+            f'<p class="play-fallback">This figure needs JavaScript; its data is in the page.</p>'
+            f'<script type="application/json">{data}</script></div>'
+        )
 
 
 def _plain(value):
@@ -60,7 +63,12 @@ def attention_steps(tokens, q, k, v, *, mask=None, title, start=3):
         stage("divide by √d", scaled, f"Every score is divided by √{d} = {math.sqrt(d):.2f}."),
         stage("mask", masked, "Blocked pairs become −∞." if mask is not None else "No pair is blocked here."),
         stage("softmax", weights, "Each row becomes positive and sums to 1."),
-        stage("weights · V", weights @ v, "Each row is the weighted mean of the value rows.", cols=[f"v{i + 1}" for i in range(v.shape[-1])]),
+        stage(
+            "weights · V",
+            weights @ v,
+            "Each row is the weighted mean of the value rows.",
+            cols=[f"v{i + 1}" for i in range(v.shape[-1])],
+        ),
     ]
     checks = [{"set": {"step": i}, "read": s["values"].flatten(), "digits": 2} for i, s in enumerate(stages)]
     if len(tokens) != size or q.shape[0] != size:
@@ -71,7 +79,12 @@ def attention_steps(tokens, q, k, v, *, mask=None, title, start=3):
 def softmax_slider(q, k, *, sizes, keys, title, size=4, scaled=False):
     """Weights of one query for growing head sizes. q `(d_max,)`, k `(S, d_max)`; size n uses the first n features."""
     scores = [k[:, :n] @ q[:n] for n in sizes]
-    states = [{"size": i, "scaled": s, "log_temperature": t} for i in (0, len(sizes) - 1) for s in (True, False) for t in (0, 2)]
+    states = [
+        {"size": i, "scaled": s, "log_temperature": t}
+        for i in (0, len(sizes) - 1)
+        for s in (True, False)
+        for t in (0, 2)
+    ]
     checks = []
     for state in states:
         divide = 2.0 ** state["log_temperature"] * (math.sqrt(sizes[state["size"]]) if state["scaled"] else 1)
@@ -90,14 +103,26 @@ def heat_map(rows, cols, weights, *, title, label="Query", start=0):
 def attention_heads(tokens, weights, *, title, names=None, keys=None, start=0):
     """Lines between queries (left) and keys (right); weights `(H, L, S)`."""
     data = {"queries": list(tokens), "keys": list(keys or tokens), "weights": weights, "names": names, "start": start}
-    checks = [{"set": {"head": h, "query": i}, "read": weights[h, i], "digits": 2} for h in range(len(weights)) for i in range(len(tokens))]
+    checks = [
+        {"set": {"head": h, "query": i}, "read": weights[h, i], "digits": 2}
+        for h in range(len(weights))
+        for i in range(len(tokens))
+    ]
     return Play("attention-heads", title, data, checks)
 
 
 def series(x, curves, *, title, x_label, y_label, log_x=False, log_y=False, start=None):
     """Measured curves with a cursor. x: list of numbers; curves: name -> list of values (None where missing)."""
-    data = {"x": list(x), "series": {n: list(v) for n, v in curves.items()}, "x_label": x_label, "y_label": y_label,
-            "log_x": log_x, "log_y": log_y, "label": title, "start": start}
+    data = {
+        "x": list(x),
+        "series": {n: list(v) for n, v in curves.items()},
+        "x_label": x_label,
+        "y_label": y_label,
+        "log_x": log_x,
+        "log_y": log_y,
+        "label": title,
+        "start": start,
+    }
     places = (0, len(data["x"]) // 2, len(data["x"]) - 1)
     checks = [{"set": {"index": i}, "read": [v[i] for v in data["series"].values()], "digits": "short"} for i in places]
     return Play("series", title, data, checks)
@@ -118,11 +143,17 @@ def permutation(tokens, orders, layers, *, title):
         base = run(identity)
         outputs = [run(order) for order in orders.values()]
         # Where a token's row went, against its row in the first order.
-        gaps = [(out - base[torch.tensor(order)]).abs().max().item() for out, order in zip(outputs, orders.values())]
+        gaps = [
+            (out - base[torch.tensor(order)]).abs().max().item()
+            for out, order in zip(outputs, orders.values(), strict=True)
+        ]
         panels.append({"name": layer, "outputs": outputs, "gaps": gaps})
     data = {"tokens": list(tokens), "orders": [list(o) for o in orders.values()], "names": names, "layers": panels}
-    checks = [{"set": {"layer": p, "order": o}, "read": panel["outputs"][o].flatten(), "digits": 2}
-              for p, panel in enumerate(panels) for o in range(len(names))]
+    checks = [
+        {"set": {"layer": p, "order": o}, "read": panel["outputs"][o].flatten(), "digits": 2}
+        for p, panel in enumerate(panels)
+        for o in range(len(names))
+    ]
     return Play("permutation", title, data, checks)
 
 
@@ -138,7 +169,9 @@ def mask_composer(lengths, L, *, title, S=None, start=None):
                 keep = (j < length).expand(L, S)
                 keep = keep & (j <= i) if causal else keep
                 keep = keep & ((i - j).abs() < window) if window else keep
-                checks.append({"set": {"causal": causal, "row": row, "window": window}, "read": keep.int().flatten(), "digits": 0})
+                checks.append(
+                    {"set": {"causal": causal, "row": row, "window": window}, "read": keep.int().flatten(), "digits": 0}
+                )
     data = {"L": L, "S": S, "lengths": list(lengths), "start": start}
     return Play("mask-composer", title, data, checks)
 
@@ -149,8 +182,10 @@ def sinusoid_clock(d_model, length, *, title, base=10000.0, start=1):
     rates = base ** (-pairs / d_model)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
     data = {"sin": angles.sin(), "cos": angles.cos(), "wavelengths": 2 * math.pi / rates, "start": start}
-    checks = [{"set": {"position": p}, "read": torch.stack((angles[p].sin(), angles[p].cos()), -1).flatten(), "digits": 2}
-              for p in (0, 1, length // 2, length - 1)]
+    checks = [
+        {"set": {"position": p}, "read": torch.stack((angles[p].sin(), angles[p].cos()), -1).flatten(), "digits": 2}
+        for p in (0, 1, length // 2, length - 1)
+    ]
     return Play("sinusoid-clock", title, data, checks)
 
 
@@ -189,8 +224,13 @@ def head_split(length, d_model, heads, *, title, start=1):
     """How the cells of one `(L, D)` matrix move when it is split into heads; `heads` are the counts to choose from."""
     x = torch.arange(length * d_model).view(length, d_model)
     splits = [x.view(length, h, d_model // h).transpose(0, 1) for h in heads]
-    data = {"length": length, "d_model": d_model, "heads": list(heads), "start": start,
-            "cells": [s.flatten() for s in splits]}
+    data = {
+        "length": length,
+        "d_model": d_model,
+        "heads": list(heads),
+        "start": start,
+        "cells": [s.flatten() for s in splits],
+    }
     checks = [{"set": {"heads": i, "split": True}, "read": s.flatten(), "digits": 0} for i, s in enumerate(splits)]
     checks.append({"set": {"heads": 0, "split": False}, "read": x.flatten(), "digits": 0})
     return Play("head-split", title, data, checks)
@@ -204,9 +244,22 @@ def kv_cache(tokens, *, d, title, bytes_per_element=2, start=2):
         cache = torch.cat((cache, torch.zeros(1, d)))
         naive_rows, naive_scores = naive_rows + t, naive_scores + t * t
         cached_rows, cached_scores = cached_rows + 1, cached_scores + t
-        steps.append({"projected": [t, 1], "scores": [t * t, cache.shape[0]], "rows_total": [naive_rows, cached_rows],
-                      "scores_total": [naive_scores, cached_scores], "bytes": 2 * cache.numel() * bytes_per_element})
+        steps.append(
+            {
+                "projected": [t, 1],
+                "scores": [t * t, cache.shape[0]],
+                "rows_total": [naive_rows, cached_rows],
+                "scores_total": [naive_scores, cached_scores],
+                "bytes": 2 * cache.numel() * bytes_per_element,
+            }
+        )
     data = {"tokens": list(tokens), "steps": steps, "start": start}
-    checks = [{"set": {"step": i}, "read": [*s["projected"], *s["scores"], *s["rows_total"], *s["scores_total"], s["bytes"]], "digits": 0}
-              for i, s in enumerate(steps)]
+    checks = [
+        {
+            "set": {"step": i},
+            "read": [*s["projected"], *s["scores"], *s["rows_total"], *s["scores_total"], s["bytes"]],
+            "digits": 0,
+        }
+        for i, s in enumerate(steps)
+    ]
     return Play("kv-cache", title, data, checks)

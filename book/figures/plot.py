@@ -11,23 +11,49 @@ import re
 import matplotlib
 
 matplotlib.use("agg")
-import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.ticker import FuncFormatter  # noqa: E402
+import matplotlib.pyplot as plt
+from matplotlib.ticker import FuncFormatter
 
 # Stand-ins that `show` replaces: colour in the drawing -> CSS variable in the page.
 INK, SOFT, GRID = "#010203", "#040506", "#070809"
 SERIES = ("#11aa01", "#11aa02", "#11aa03", "#11aa04", "#11aa05", "#11aa06")
 HEAT = "#11aa07"
-_VARIABLES = {INK: "--fig-ink", SOFT: "--fig-soft", GRID: "--fig-grid", HEAT: "--heat",
-              **{color: f"--fig-c{i}" for i, color in enumerate(SERIES)}}
+_VARIABLES = {
+    INK: "--fig-ink",
+    SOFT: "--fig-soft",
+    GRID: "--fig-grid",
+    HEAT: "--heat",
+    **{color: f"--fig-c{i}" for i, color in enumerate(SERIES)},
+}
 _STYLE = {
-    "svg.fonttype": "none", "svg.hashsalt": "book", "font.family": "sans-serif", "font.size": 10.5,
-    "axes.edgecolor": SOFT, "axes.labelcolor": INK, "axes.titlecolor": INK, "text.color": INK, "axes.titlesize": 11,
-    "xtick.color": SOFT, "ytick.color": SOFT, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
-    "axes.grid": True, "grid.color": GRID, "grid.linewidth": 0.8, "axes.axisbelow": True,
-    "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
-    "axes.prop_cycle": matplotlib.cycler(color=SERIES) + matplotlib.cycler(linestyle=["-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1))]),
-    "axes.labelsize": 10.5, "legend.labelcolor": INK, "legend.fontsize": 9.5, "lines.linewidth": 2, "axes.unicode_minus": True, "axes.formatter.use_mathtext": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "book",
+    "font.family": "sans-serif",
+    "font.size": 10.5,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "text.color": INK,
+    "axes.titlesize": 11,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "axes.prop_cycle": matplotlib.cycler(color=SERIES)
+    + matplotlib.cycler(linestyle=["-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1))]),
+    "axes.labelsize": 10.5,
+    "legend.labelcolor": INK,
+    "legend.fontsize": 9.5,
+    "lines.linewidth": 2,
+    "axes.unicode_minus": True,
+    "axes.formatter.use_mathtext": False,
 }
 
 # For the whole process: legends and texts are made after `axes` has returned.
@@ -60,7 +86,7 @@ def show(figure, *, alt):
 
 
 def _themed(svg, alt):
-    svg = svg[svg.index("<svg"):]
+    svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
     # matplotlib numbers its groups from 1 in every figure: the ids would repeat within a page.
@@ -80,7 +106,12 @@ def heat(ax, matrix, *, rows, cols, digits=2, low=0.0, high=1.0):
             ax.add_patch(plt.Rectangle((j, i), 0.96, 0.96, facecolor=HEAT, alpha=shade, linewidth=0))
             if digits is not None:
                 ax.text(j + 0.48, i + 0.5, f"{value:.{digits}f}", ha="center", va="center", color=INK, fontsize=9)
-    ax.set(xlim=(0, len(cols)), ylim=(len(rows), 0), xticks=[j + 0.48 for j in range(len(cols))], yticks=[i + 0.5 for i in range(len(rows))])
+    ax.set(
+        xlim=(0, len(cols)),
+        ylim=(len(rows), 0),
+        xticks=[j + 0.48 for j in range(len(cols))],
+        yticks=[i + 0.5 for i in range(len(rows))],
+    )
     ax.set_xticklabels(cols)
     ax.set_yticklabels(rows)
     ax.grid(False)

@@ -67,7 +67,8 @@ def gradient_reach(build, *, length, size, seeds=range(8), batch=16):
 def steps_to_reach(offsets_of_layer, distance, *, most=4096):
     """Layers until an output depends on the input `distance` places back.
 
-    `offsets_of_layer(n)` gives the places, counted backwards, that layer n reads. Found by spreading a set, not by a formula.
+    `offsets_of_layer(n)` gives the places, counted backwards, that layer n reads. Found by spreading
+    a set, not by a formula.
     """
     reached = {0}
     for n in range(most):

@@ -9,7 +9,7 @@ Play.register("alibi-slopes", (root, data) => {
     const weights = data.weights[head];
     const half = weights.reduce(([sum, n], w) => (sum >= 0.5 ? [sum, n] : [sum + w, n + 1]), [0, 0])[1];
     note.textContent = `Slope ${num(data.slopes[head], 4)}. Half of the weight lies on the nearest ${half} of ${weights.length} keys.`;
-    bars.replaceChildren(...weights.map((w, i) => el("div", { class: "play-bar" }, el("span", {}, `distance ${i}`),
+    bars.replaceChildren(...weights.map((w, i) => el("div", { class: "play-bar" }, el("span", {}, `${i} away`),
       el("span", { class: "play-track" }, el("span", { class: "play-fill", style: `width:${(100 * w).toFixed(2)}%` })),
       el("span", { class: "play-value" }, num(w, 3)))));
   }

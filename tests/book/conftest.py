@@ -7,28 +7,13 @@ the system's Chromium, driven over its debugging protocol; none is downloaded.
 import functools
 import http.server
 import os
-import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-SITE = ROOT / "_build" / "html"
-ARGUMENTS = ("--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
-             "--disable-component-update --disable-sync --disable-quic").split()
-
-
-def sources():
-    kept = [p for p in (ROOT / "book").rglob("*") if p.is_file() and not {"_build", "__pycache__", "jupyter_execute"} & set(p.parts)]
-    return [ROOT / "_config.yml", *kept, *(ROOT / "exercises").rglob("*.ipynb")]
-
-
-def fresh():
-    mark = SITE.parent / ".built"  # written at the end of a successful build
-    return mark.exists() and mark.stat().st_mtime >= max(p.stat().st_mtime for p in sources())
+from booksite import ARGUMENTS, ROOT, SITE, Visit, chromium, fresh
 
 
 @pytest.fixture(scope="session")
@@ -39,14 +24,6 @@ def site():
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
     return SITE
-
-
-def page_names():
-    """Every page that the table of contents names."""
-    import yaml
-
-    toc = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text("utf-8"))
-    return [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -63,10 +40,6 @@ def address(site):
     server.shutdown()
 
 
-def chromium():
-    return next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
-
-
 @pytest.fixture(scope="session")
 def browser():
     if chromium() is None:
@@ -78,30 +51,6 @@ def browser():
         running = play.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         yield running
         running.close()
-
-
-class Visit:
-    """One open page with everything it said and asked for."""
-
-    def __init__(self, browser, theme="light", width=1280):
-        self.context = browser.new_context(viewport={"width": width, "height": 900})
-        self.context.add_init_script(f"localStorage.setItem('mode','{theme}');localStorage.setItem('theme','{theme}')")
-        self.page = self.context.new_page()
-        self.requests, self.faults = [], []
-        protocol = self.context.new_cdp_session(self.page)
-        protocol.send("Network.enable")
-        protocol.on("Network.requestWillBeSent", lambda event: self.requests.append(event["request"]["url"]))
-        self.page.on("console", lambda message: message.type in ("error", "warning") and self.faults.append(message.text))
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("requestfailed", lambda request: self.faults.append(f"failed: {request.url}"))
-
-    def open(self, url):
-        self.page.goto(url, wait_until="load")
-        self.page.evaluate("document.fonts.ready")
-        return self.page
-
-    def outside(self, address):
-        return [url for url in self.requests if not url.startswith((address, "data:", "blob:", "file:"))]
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ import sys
 
 import pytest
 import torch
-
-from conftest import ROOT
+from booksite import ROOT
 from test_interaction import FIGURES, same, state
 from test_pages import AXE, RULES
 
 sys.path.insert(0, str(ROOT / "book"))
-from figures import play  # noqa: E402
+from figures import play
 
 WORDS = ["we", "saw", "the", "cat"]
 
@@ -25,13 +24,27 @@ def examples():
     place = 0.8 * randn(4, 8)
     mix = lambda y: torch.softmax(y @ y.T / 8**0.5, -1) @ y @ w  # noqa: E731
     return [
-        play.attention_steps(WORDS, randn(4, 8), randn(4, 8), randn(4, 3), mask=torch.ones(4, 4).bool().tril(), title="Steps"),
+        play.attention_steps(
+            WORDS, randn(4, 8), randn(4, 8), randn(4, 3), mask=torch.ones(4, 4).bool().tril(), title="Steps"
+        ),
         play.softmax_slider(randn(256), randn(5, 256), sizes=[1, 16, 256], keys=list("abcde"), title="Softmax", size=2),
         play.heat_map(WORDS, WORDS, torch.softmax(randn(4, 4), -1), title="Heat map"),
         play.attention_heads(WORDS, torch.softmax(3 * randn(3, 4, 4), -1), title="Heads"),
-        play.series([1, 10, 100], {"up": [0.5, 20.0, 3e4], "down": [1.0, 1e-3, None]}, title="Series", x_label="n", y_label="y", log_x=True, log_y=True),
-        play.permutation(WORDS, {"as written": [0, 1, 2, 3], "reversed": [3, 2, 1, 0], "first two swapped": [1, 0, 2, 3]},
-                         {"no positions": lambda o: mix(x[o]), "with positions": lambda o: mix(x[o] + place)}, title="Permutation"),
+        play.series(
+            [1, 10, 100],
+            {"up": [0.5, 20.0, 3e4], "down": [1.0, 1e-3, None]},
+            title="Series",
+            x_label="n",
+            y_label="y",
+            log_x=True,
+            log_y=True,
+        ),
+        play.permutation(
+            WORDS,
+            {"as written": [0, 1, 2, 3], "reversed": [3, 2, 1, 0], "first two swapped": [1, 0, 2, 3]},
+            {"no positions": lambda o: mix(x[o]), "with positions": lambda o: mix(x[o] + place)},
+            title="Permutation",
+        ),
         play.mask_composer([5, 3, 0], 4, S=5, title="Masks"),
         play.sinusoid_clock(12, 50, title="Clocks"),
         play.rotary_arrows(torch.tensor([1.0, 0.2]), torch.tensor([0.7, 0.6]), title="Arrows"),
@@ -47,9 +60,14 @@ def gallery(site, tmp_path_factory):
     figures = examples()
     styles = ["styles/theme.css", "styles/bootstrap.css", "styles/pydata-sphinx-theme.css", "site.css", "play.css"]
     scripts = ["common.js", "site.js", *(f"{f.name}.js" for f in figures)]
-    html = ['<!DOCTYPE html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>Gallery</title>',
-            *(f'<link rel="stylesheet" href="{static}/{s}">' for s in styles), *(f'<script defer src="{static}/{s}"></script>' for s in scripts),
-            '</head><body><main style="padding:1rem"><h1>Gallery</h1>', *(f._repr_html_() for f in figures), "</main></body></html>"]
+    html = [
+        '<!DOCTYPE html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>Gallery</title>',
+        *(f'<link rel="stylesheet" href="{static}/{s}">' for s in styles),
+        *(f'<script defer src="{static}/{s}"></script>' for s in scripts),
+        '</head><body><main style="padding:1rem"><h1>Gallery</h1>',
+        *(f._repr_html_() for f in figures),
+        "</main></body></html>",
+    ]
     path = tmp_path_factory.mktemp("gallery") / "gallery.html"
     path.write_text("".join(html), "utf-8")
     return path.as_uri()
@@ -65,11 +83,14 @@ def test_values_agree_with_torch(gallery, visit):
     page = seen.open(gallery)
     assert seen.faults == []
     for i, figure in enumerate(examples()):
-        for check in page.evaluate("""i => { const root = [...document.querySelectorAll('.play')][i];
+        for check in page.evaluate(
+            """i => { const root = [...document.querySelectorAll('.play')][i];
             const {checks} = JSON.parse(root.querySelector('script[type="application/json"]').textContent);
-            return checks.map(c => { root.play.set(c.set); return {...c, got: root.play.read().map(String)}; }) }""", i):
+            return checks.map(c => { root.play.set(c.set); return {...c, got: root.play.read().map(String)}; }) }""",
+            i,
+        ):
             assert len(check["got"]) == len(check["read"]), (figure.name, check)
-            for got, want in zip(check["got"], check["read"]):
+            for got, want in zip(check["got"], check["read"], strict=True):
                 assert same(got, want, check["digits"]), (figure.name, check["set"], got, want)
 
 
@@ -103,6 +124,9 @@ def test_gallery_accessible(gallery, visit, theme, width):
     page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
     page.wait_for_timeout(600)  # cells of the head split slide for half a second
     page.evaluate(AXE)
-    found = [f"{v['id']}: {[n['target'] for n in v['nodes']][:4]}" for v in page.evaluate(f"axe.run(document, {RULES})")["violations"]]
+    found = [
+        f"{v['id']}: {[n['target'] for n in v['nodes']][:4]}"
+        for v in page.evaluate(f"axe.run(document, {RULES})")["violations"]
+    ]
     assert not found, "\n".join(found)
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")

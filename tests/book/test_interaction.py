@@ -3,8 +3,7 @@
 import math
 
 import pytest
-
-from conftest import page_names
+from booksite import page_names
 
 FIGURES = "[...document.querySelectorAll('.play')]"
 
@@ -15,14 +14,18 @@ def test_figures_agree_with_torch(name, visit, address):
     page = visit().open(f"{address}/{name}.html")
     for figure in range(page.evaluate(f"{FIGURES}.length")):
         title = page.evaluate(f"{FIGURES}[{figure}].getAttribute('aria-label')")
-        results = page.evaluate("""i => { const root = [...document.querySelectorAll('.play')][i];
+        results = page.evaluate(
+            """i => { const root = [...document.querySelectorAll('.play')][i];
             if (!root.play) return null;
             const {checks} = JSON.parse(root.querySelector('script[type="application/json"]').textContent);
-            return checks.map(c => { root.play.set(c.set); return {want: c.read, got: root.play.read().map(String), digits: c.digits, set: c.set}; }) }""", figure)
+            return checks.map(c => { root.play.set(c.set);
+                return {want: c.read, got: root.play.read().map(String), digits: c.digits, set: c.set}; }) }""",
+            figure,
+        )
         assert results, f"{title}: the figure did not start or has no checks"
         for r in results:
             assert len(r["got"]) == len(r["want"]), f"{title} {r['set']}: {r['got']} against {r['want']}"
-            for got, want in zip(r["got"], r["want"]):
+            for got, want in zip(r["got"], r["want"], strict=True):
                 assert same(got, want, r["digits"]), f"{title} {r['set']}: shows {got}, torch says {want}"
 
 
@@ -33,7 +36,7 @@ def same(got, want, digits):
     got = float(got)
     if digits == "short":
         return math.isclose(got, want, rel_tol=0.06, abs_tol=0.006 if abs(want) >= 0.01 or want == 0 else 0)
-    return abs(got - want) <= 0.51 * 10.0 ** -digits
+    return abs(got - want) <= 0.51 * 10.0**-digits
 
 
 @pytest.mark.parametrize("name", [n for n in page_names() if n[:2].isdigit()])
@@ -49,7 +52,11 @@ def test_figures_answer_to_the_keyboard(name, visit, address):
             control = controls.nth(index)
             control.focus()
             assert page.evaluate("document.activeElement !== document.body"), "a control cannot take the focus"
-            page.keyboard.press({"range": "ArrowRight", "radio": "ArrowRight", "checkbox": "Space"}.get(control.get_attribute("type"), "Enter"))
+            page.keyboard.press(
+                {"range": "ArrowRight", "radio": "ArrowRight", "checkbox": "Space"}.get(
+                    control.get_attribute("type"), "Enter"
+                )
+            )
             moved = moved or state(root) != before
         assert moved, f"no control of figure {figure} on {name} changes it"
 

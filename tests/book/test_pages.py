@@ -4,8 +4,7 @@ from pathlib import Path
 
 import axe_playwright_python
 import pytest
-
-from conftest import SITE, page_names
+from booksite import SITE, page_names
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
 RULES = '{runOnly: {type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}, resultTypes: ["violations"]}'
@@ -20,7 +19,8 @@ def test_page_opens_quietly_and_alone(name, visit, address):
     assert seen.faults == []
     assert seen.outside(address) == []
     assert len(seen.requests) > 3, "the protocol reported no requests: the count above would prove nothing"
-    raw = page.evaluate("""() => [...document.querySelectorAll('.math')].filter(m => !m.querySelector('.katex math')).length
+    raw = page.evaluate("""() => [...document.querySelectorAll('.math')]
+        .filter(m => !m.querySelector('.katex math')).length
         + document.querySelectorAll('.katex-error').length""")
     assert raw == 0, f"{raw} formulas are not rendered"
 
@@ -46,7 +46,10 @@ def test_accessible(name, visit, address):
             page.set_viewport_size({"width": width, "height": 900})
             page.wait_for_timeout(60)
             for fault in page.evaluate(f"axe.run(document, {RULES})")["violations"]:
-                places = [f"{node['target']} {node['any'][0]['message'] if node['any'] else ''}" for node in fault["nodes"][:4]]
+                places = [
+                    f"{node['target']} {node['any'][0]['message'] if node['any'] else ''}"
+                    for node in fault["nodes"][:4]
+                ]
                 found.append(f"{theme} {width}: {fault['id']} x{len(fault['nodes'])}: {places}")
     assert not found, "\n".join(found)
 
@@ -64,11 +67,14 @@ def test_every_figure_has_a_text_and_a_caption(visit, address, site):
     page = visit().page
     for name in page_names():
         page.goto(f"{address}/{name}.html")
-        faults += [f"{name}: {text}" for text in page.evaluate("""() => [...document.querySelectorAll('svg.fig, .bd-article img')].flatMap(f => {
+        faults += [
+            f"{name}: {text}"
+            for text in page.evaluate("""() => [...document.querySelectorAll('svg.fig, .bd-article img')].flatMap(f => {
             const text = f.getAttribute('aria-label') || f.getAttribute('alt') || '';
             const caption = f.closest('figure')?.querySelector('figcaption');
             return text.length < 20 || !caption ? ['no alt text or caption: ' + text] : [];
-        })""")]
+        })""")
+        ]
     assert faults == []
 
 
@@ -83,7 +89,9 @@ def test_chapters_carry_what_every_chapter_has(visit, address):
             continue
         count = lambda selector: page.locator(selector).count()  # noqa: E731
         if count("svg.fig") < 3 or count(".play") < 1 or count("form.quiz") < 2:
-            faults.append(f"{name}: {count('svg.fig')} figures, {count('.play')} to play with, {count('form.quiz')} quizzes")
+            faults.append(
+                f"{name}: {count('svg.fig')} figures, {count('.play')} to play with, {count('form.quiz')} quizzes"
+            )
         if name[:2] != "01" and count(".exercise-card") != 1:
             faults.append(f"{name}: no exercise card")
     assert faults == []

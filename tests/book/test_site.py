@@ -6,8 +6,7 @@ from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
 import pytest
-
-from conftest import ROOT, SITE, page_names
+from booksite import ROOT, page_names
 
 sys.path.insert(0, str(ROOT / "book" / "ext"))
 
@@ -56,7 +55,10 @@ def test_cards_agree_with_the_notebooks(pages, site):
         facts = json.loads(notebook.read_text("utf-8"))["metadata"].get("course", {})
         for key in ("minutes", "points"):
             assert f"{facts[key]} {key}" in text
-        assert re.search(rf"https://colab\.research\.google\.com/github/[^/\"]+/[^/\"]+/blob/[^/\"]+/exercises/{topic}/{notebook.name}", text)
+        assert re.search(
+            rf"https://colab\.research\.google\.com/github/[^/\"]+/[^/\"]+/blob/[^/\"]+/exercises/{topic}/{notebook.name}",
+            text,
+        )
 
 
 def test_every_page_has_card_icon_and_canonical_address(pages, site):
@@ -72,16 +74,19 @@ def test_no_heavy_leftovers(site):
     assert not [n for n in names if n.endswith(".map") or "require" in n or "thebe" in n or n == "all.min.js"]
 
 
-@pytest.mark.parametrize("html, count", [
-    ('<script src="https://cdn.example/x.js"></script>', 1),
-    ('<link rel="stylesheet" href="//cdn.example/x.css">', 1),
-    ('<img src="http://a.example/x.png" srcset="https://b.example/y.png 2x">', 2),
-    ('<iframe src="https://a.example"></iframe>', 1),
-    ('<p style="background:url(https://a.example/x.png)">', 2),
-    ('<style>@import "https://a.example/x.css";</style>', 1),
-    ('<a href="https://a.example">a link to follow</a><link rel="canonical" href="https://a.example/x.html">', 0),
-    ('<img src="_images/x.png"><script src="_static/x.js"></script>', 0),
-])
+@pytest.mark.parametrize(
+    "html, count",
+    [
+        ('<script src="https://cdn.example/x.js"></script>', 1),
+        ('<link rel="stylesheet" href="//cdn.example/x.css">', 1),
+        ('<img src="http://a.example/x.png" srcset="https://b.example/y.png 2x">', 2),
+        ('<iframe src="https://a.example"></iframe>', 1),
+        ('<p style="background:url(https://a.example/x.png)">', 2),
+        ('<style>@import "https://a.example/x.css";</style>', 1),
+        ('<a href="https://a.example">a link to follow</a><link rel="canonical" href="https://a.example/x.html">', 0),
+        ('<img src="_images/x.png"><script src="_static/x.js"></script>', 0),
+    ],
+)
 def test_the_rule_against_other_hosts_sees(html, count):
     from coursebook.offline import outside_loads
 

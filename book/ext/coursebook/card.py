@@ -34,7 +34,8 @@ def colab_address(config, topic):
     options = config.html_theme_options
     repository = options["repository_url"].removeprefix("https://github.com/").strip("/")
     branch = options.get("repository_branch", "main")
-    return f"https://colab.research.google.com/github/{repository}/blob/{branch}/exercises/{topic}/{topic.split('_', 1)[1]}.ipynb"
+    notebook = f"exercises/{topic}/{topic.split('_', 1)[1]}.ipynb"
+    return f"https://colab.research.google.com/github/{repository}/blob/{branch}/{notebook}"
 
 
 class CardDirective(SphinxDirective):
@@ -44,15 +45,20 @@ class CardDirective(SphinxDirective):
         topic = self.arguments[0]
         path = notebook_of(topic, Path(self.env.srcdir).parent)
         self.env.note_dependency(str(path))
-        return [exercise_card("", topic=topic, released=path.exists(), facts=facts_of(path),
-                              colab=colab_address(self.config, topic))]
+        return [
+            exercise_card(
+                "", topic=topic, released=path.exists(), facts=facts_of(path), colab=colab_address(self.config, topic)
+            )
+        ]
 
 
 def visit_card(self, node):
     topic, facts = node["topic"], node["facts"]
     title = escape(str(facts.get("title", topic.split("_", 1)[1].replace("_", " "))))
-    self.body.append(f'<aside class="exercise-card" aria-label="Exercise: {title}">'
-                     f'<p class="exercise-title"><span class="quiz-kicker">Exercise</span> {title}</p>')
+    self.body.append(
+        f'<aside class="exercise-card" aria-label="Exercise: {title}">'
+        f'<p class="exercise-title"><span class="quiz-kicker">Exercise</span> {title}</p>'
+    )
     if not node["released"]:
         self.body.append("<p>This build of the site came before the exercise was released.</p>")
     details = [f"{facts[key]} {key}" for key in ("minutes", "points") if key in facts]
@@ -62,8 +68,10 @@ def visit_card(self, node):
         name = f"{topic.split('_', 1)[1]}.ipynb"
         up = self.builder.get_relative_uri(self.builder.current_docname, "index").rsplit("/", 1)
         prefix = up[0] + "/" if len(up) > 1 else ""
-        self.body.append(f'<p class="exercise-links"><a href="{escape(node["colab"])}" rel="noopener">Open in Colab</a> '
-                         f'<a href="{prefix}exercises/{topic}/{name}" download="{name}">Download the notebook</a></p>')
+        self.body.append(
+            f'<p class="exercise-links"><a href="{escape(node["colab"])}" rel="noopener">Open in Colab</a> '
+            f'<a href="{prefix}exercises/{topic}/{name}" download="{name}">Download the notebook</a></p>'
+        )
     self.body.append("</aside>")
     raise nodes.SkipNode
 

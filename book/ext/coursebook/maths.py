@@ -48,7 +48,7 @@ def keep_punctuation(app, doctree, docname):
         if not isinstance(after, nodes.Text) or not re.match(r"[.,;:!?)]+", after.astext()):
             continue
         mark = re.match(r"[.,;:!?)]+", after.astext()).group()
-        after.parent.replace(after, nodes.Text(after.astext()[len(mark):]))
+        after.parent.replace(after, nodes.Text(after.astext()[len(mark) :]))
         formula.parent.replace(formula, nodes.inline("", "", formula.deepcopy(), nodes.Text(mark), classes=["nobr"]))
 
 

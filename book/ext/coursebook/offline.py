@@ -8,10 +8,27 @@ from pathlib import Path
 from sphinx.errors import ExtensionError
 
 LOADS = {
-    "script": ("src",), "img": ("src", "srcset"), "iframe": ("src",), "source": ("src", "srcset"),
-    "video": ("src", "poster"), "audio": ("src",), "embed": ("src",), "object": ("data",), "image": ("href", "xlink:href"),
+    "script": ("src",),
+    "img": ("src", "srcset"),
+    "iframe": ("src",),
+    "source": ("src", "srcset"),
+    "video": ("src", "poster"),
+    "audio": ("src",),
+    "embed": ("src",),
+    "object": ("data",),
+    "image": ("href", "xlink:href"),
 }
-LINK_KINDS = {"stylesheet", "preload", "icon", "shortcut", "modulepreload", "manifest", "prefetch", "dns-prefetch", "preconnect"}
+LINK_KINDS = {
+    "stylesheet",
+    "preload",
+    "icon",
+    "shortcut",
+    "modulepreload",
+    "manifest",
+    "prefetch",
+    "dns-prefetch",
+    "preconnect",
+}
 OUTSIDE = re.compile(r"^\s*(https?:)?//", re.I)
 CSS_LOADS = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"])\s*((?:https?:)?//[^'\")\s]+)", re.I)
 
@@ -72,7 +89,9 @@ def write_sitemap(app, exception):
     if exception or app.builder.name != "html":
         return
     base = app.config.html_baseurl.rstrip("/")
-    pages = "".join(f"<url><loc>{base}/{app.builder.get_target_uri(name)}</loc></url>\n" for name in sorted(app.env.found_docs))
+    pages = "".join(
+        f"<url><loc>{base}/{app.builder.get_target_uri(name)}</loc></url>\n" for name in sorted(app.env.found_docs)
+    )
     head = '<?xml version="1.0" encoding="utf-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
     (Path(app.outdir) / "sitemap.xml").write_text(head + pages + "</urlset>\n", "utf-8")
 

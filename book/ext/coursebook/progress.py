@@ -23,8 +23,10 @@ def chapters_of(env):
 
 def visit_progress(self, node):
     chapters = json.dumps(chapters_of(self.builder.env), sort_keys=True)
-    self.body.append(f'<section class="progress-summary" aria-label="Your progress" data-chapters=\'{chapters}\'>'
-                     '<p class="progress-text">Progress is remembered in this browser.</p></section>')
+    self.body.append(
+        f'<section class="progress-summary" aria-label="Your progress" data-chapters=\'{chapters}\'>'
+        '<p class="progress-text">Progress is remembered in this browser.</p></section>'
+    )
     raise nodes.SkipNode
 
 

@@ -1,11 +1,11 @@
 r"""Directive `quiz`: one question, options with feedback on each, checked in the page.
 
-    :::{quiz} What does the scale keep fixed?
-    - [x] The variance of the scores.
-      > Yes: each score then has variance 1.
-    - [ ] The mean of the scores.
-      > The mean is 0 with and without the scale.
-    :::
+:::{quiz} What does the scale keep fixed?
+- [x] The variance of the scores.
+  > Yes: each score then has variance 1.
+- [ ] The mean of the scores.
+  > The mean is 0 with and without the scale.
+:::
 """
 
 from html import escape
@@ -100,8 +100,10 @@ def visit_quiz(self, node):
 
 
 def depart_quiz(self, node):
-    self.body.append('<button type="submit" class="quiz-check">Check</button>'
-                     '<div class="quiz-result" role="status" aria-live="polite"></div></fieldset></form>')
+    self.body.append(
+        '<button type="submit" class="quiz-check">Check</button>'
+        '<div class="quiz-result" role="status" aria-live="polite"></div></fieldset></form>'
+    )
 
 
 def visit_question(self, node):
@@ -116,8 +118,10 @@ def visit_option(self, node):
     name, index = node["quiz"], node["index"]
     right = "true" if node["right"] else "false"
     label = f' aria-label="{escape(node["spoken"])}"' if node["spoken"] else ""
-    self.body.append(f'<div class="quiz-option" data-right="{right}"><input type="radio" name="{name}" '
-                     f'id="{name}-{index}" value="{index}"{label}/><label for="{name}-{index}">')
+    self.body.append(
+        f'<div class="quiz-option" data-right="{right}"><input type="radio" name="{name}" '
+        f'id="{name}-{index}" value="{index}"{label}/><label for="{name}-{index}">'
+    )
 
 
 def depart_option(self, node):
@@ -145,8 +149,12 @@ def add_script(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    pairs = {quiz: (visit_quiz, depart_quiz), quiz_question: (visit_question, depart_question),
-             quiz_option: (visit_option, depart_option), quiz_feedback: (visit_feedback, depart_feedback)}
+    pairs = {
+        quiz: (visit_quiz, depart_quiz),
+        quiz_question: (visit_question, depart_question),
+        quiz_option: (visit_option, depart_option),
+        quiz_feedback: (visit_feedback, depart_feedback),
+    }
     for node, visitors in pairs.items():
         app.add_node(node, html=visitors, epub=visitors)
     app.add_directive("quiz", QuizDirective)
