@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,9 +80,12 @@ def _run_pytest(hidden: Path, options: Sequence[str], plugin: Any) -> int:
     kept = {name: os.environ.pop(name) for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS") if name in os.environ}
     autoload = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    # Every topic's file has the same name, and pytest takes a module of that name as it finds it.
+    sys.modules.pop(hidden.stem, None)
     try:
         return pytest.main([*isolated, *options, str(hidden)], plugins=[plugin])
     finally:
+        sys.modules.pop(hidden.stem, None)
         os.environ.update(kept)
         if autoload is None:
             del os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"]

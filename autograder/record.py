@@ -30,7 +30,7 @@ from autograder.restore import restore, role_of
 from autograder.verdict import Outcome, Verdict
 
 DATABASE_WAIT_S = 60
-STUB = {"python": "raise NotImplementedError('write your code here')"}
+STUB = {"python": "raise NotImplementedError('This step is not written yet: put your code here.')"}
 
 
 def nbgrader_settings(course: Course) -> dict[str, dict[str, Any]]:
