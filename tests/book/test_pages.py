@@ -7,6 +7,9 @@ import pytest
 from booksite import SITE, page_names
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
+# Thousands of spans that draw formulas take most of axe's time. They are hidden from assistive
+# technology (the MathML beside them speaks) and have the colour of the text around them.
+SCOPE = '{exclude: [[".katex-html"]]}'
 RULES = '{runOnly: {type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}, resultTypes: ["violations"]}'
 
 
@@ -38,18 +41,15 @@ def test_page_opens_from_a_folder(name, visit, site):
 @pytest.mark.parametrize("name", [*page_names(), "search"])
 def test_accessible(name, visit, address):
     found = []
+    page = visit().open(f"{address}/{name}.html")
+    page.evaluate(AXE)
     for theme in ("light", "dark"):
-        seen = visit(theme=theme)
-        page = seen.open(f"{address}/{name}.html")
-        page.evaluate(AXE)
+        page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
         for width in (1280, 390):
             page.set_viewport_size({"width": width, "height": 900})
             page.wait_for_timeout(60)
-            for fault in page.evaluate(f"axe.run(document, {RULES})")["violations"]:
-                places = [
-                    f"{node['target']} {node['any'][0]['message'] if node['any'] else ''}"
-                    for node in fault["nodes"][:4]
-                ]
+            for fault in page.evaluate(f"axe.run({SCOPE}, {RULES})")["violations"]:
+                places = [f"{n['target']} {n['any'][0]['message'] if n['any'] else ''}" for n in fault["nodes"][:4]]
                 found.append(f"{theme} {width}: {fault['id']} x{len(fault['nodes'])}: {places}")
     assert not found, "\n".join(found)
 
