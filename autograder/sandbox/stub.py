@@ -135,6 +135,9 @@ class Stub:
 
     def _op_begin(self, request: dict) -> None:
         self._objects.clear()
+        # What one test's call left switched, such as gradients, must not reach the next test.
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
         torch.manual_seed(request["seed"])
 
     # -- objects that stay here -----------------------------------------------------------------------------------
