@@ -76,7 +76,9 @@ def test_an_edit_that_finds_nothing_is_named(tmp_path):
 
 def test_a_definition_replaces_the_reference(tmp_path):
     path = tmp_path / "slips.py"
-    path.write_text('import math\n@slip("X-1", "one")\ndef f():\n    return 2\n\n@slip("X-2", "two")\ndef f():\n    return 3\n')
+    path.write_text(
+        'import math\n@slip("X-1", "one")\ndef f():\n    return 2\n\n@slip("X-2", "two")\ndef f():\n    return 3\n'
+    )
     values = []
     for entry in read_entries(path, "def f():\n    return 1\n"):
         namespace: dict = {}

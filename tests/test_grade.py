@@ -114,7 +114,8 @@ def test_a_tensor_left_on_the_cpu_is_caught(line, grader, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["q = q if q.sum().item() > -1e9 else k", "q = q + torch.zeros(q.size(-1), device=q.device.type, dtype=q.dtype)"]
+    "line",
+    ["q = q if q.sum().item() > -1e9 else k", "q = q + torch.zeros(q.size(-1), device=q.device.type, dtype=q.dtype)"],
 )
 def test_what_cannot_be_decided_earns_its_points_with_the_values(line, grader, tmp_path):
     item = device_item(grader, tmp_path, line)

@@ -116,7 +116,9 @@ def test_a_grader_fault_is_for_a_person_and_no_zero(released: Course):
     hand_in(released, "ada", SOFTMAX)
     graded = classroom.grade_course(released)[0]
     topic = released.topic(KEY)
-    items = tuple(ItemVerdict(i.grade_id, i.title, Outcome.GRADER_FAULT, 0.0, i.max_points) for i in graded.verdict.items)
+    items = tuple(
+        ItemVerdict(i.grade_id, i.title, Outcome.GRADER_FAULT, 0.0, i.max_points) for i in graded.verdict.items
+    )
     fault = Verdict(KEY, "x", Outcome.GRADER_FAULT, items, key=graded.verdict.key)
     directory, _config = course_directory(released)
     with Gradebook(directory.db_url) as gradebook:
