@@ -99,7 +99,7 @@ def test_shaw_keys(learner, reference, rng):
 
 @item("shaw", points=0.5, title="distances clipped to [-K, K]", hint="Clip before K is added, at both ends.")
 def test_shaw_clip(learner, reference, rng):
-    for length, limit in ((8, 2), (7, 1), (9, 4), (4, 3), (5, 0)):
+    for length, limit in ((8, 2), (7, 1), (9, 4), (4, 3), (5, 0), (70, 12)):
         inputs = shaw_inputs(rng, 2, 3, length=length, source=length, limit=limit)
         compare_shaw(learner, reference, inputs[:4], what=f" for L=S={length}, K={limit}")
 
@@ -332,7 +332,7 @@ def test_t5_bias_near(learner, reference, rng):
 @item("t5_bias", points=0.25, title="the bias where L and S differ", hint="Query i stands at i + S - L.")
 def test_t5_bias_offset(learner, reference, rng):
     mine, right = t5_pair(learner, reference, rng, 3)
-    for length, source in ((2, 5), (1, 6), (7, 4), (5, 5)):
+    for length, source in ((2, 5), (3, 7), (2, 7), (1, 6), (7, 4), (5, 5)):
         check_close(mine(length, source), right(length, source), f"the bias for L={length}, S={source}")
 
 
@@ -391,7 +391,7 @@ def test_alibi_square(learner, reference, rng):
 
 @item("alibi", points=0.5, title="the bias where L and S differ", hint="Query i stands at i + S - L.")
 def test_alibi_offset(learner, reference, rng):
-    for heads, length, source in ((4, 3, 7), (2, 1, 6), (8, 6, 2), (4, 5, 5), (16, 2, 300)):
+    for heads, length, source in ((4, 3, 7), (4, 2, 7), (2, 1, 6), (8, 6, 2), (4, 5, 5), (16, 2, 300)):
         got = learner.alibi_bias(heads, length, source)
         what = f"the bias of {heads} heads for L={length}, S={source}"
         check_close(got, reference.alibi_bias(heads, length, source), what)

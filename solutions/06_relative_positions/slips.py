@@ -353,11 +353,15 @@ edit(
 edit(
     "SH-43",
     "The position term is counted twice: once as q with the table and once with the table added to the keys.",
-    ("(content + position)", "(content + 2 * position)"),
+    ("scores = (content + position)", "scores = (content + 2 * position)"),
 )
 
 
-@slip("SH-44", "The position scores are computed with float64 numbers from numpy, so no gradient reaches the table.")
+@slip(
+    "SH-44",
+    "The position scores are computed with float64 numbers from numpy, so no gradient reaches the table.",
+    same_as=("SH-36",),
+)
 def shaw_attention(q, k, v, key_table, value_table=None, mask=None):
     limit = (key_table.size(0) - 1) // 2
     rows = relative_distances(q.size(-2), k.size(-2), device=q.device).clamp(-limit, limit) + limit
@@ -469,18 +473,10 @@ def relative_shift(x):
     return flat.reshape(*lead, L, 2 * L - 1)[..., :L]
 
 
-@slip("SH-17c", "The result keeps the wrong half of the columns after the shift.")
-def relative_shift(x):
-    L = x.size(-2)
-    lead = x.shape[:-2]
-    flat = F.pad(F.pad(x, (0, 1)).reshape(*lead, 2 * L * L), (0, L - 1))
-    return flat.reshape(*lead, L + 1, 2 * L - 1)[..., :L, :L]
-
-
 @slip("SF-11", "The rows are rolled the wrong way, so that entries come back in from the other side.")
 def relative_shift(x):
     L = x.size(-2)
-    rows = [torch.roll(x[..., i, :], i, dims=-1)[..., L - 1 :] for i in range(L)]
+    rows = [torch.roll(x[..., i, :], -i, dims=-1)[..., L - 1 :] for i in range(L)]
     return torch.stack(rows, dim=-2)
 
 
@@ -993,16 +989,16 @@ edit(
 )
 edit(
     "T5-40",
-    "The bias is kept from the first call and returned again, whatever the lengths and the weights are now.",
+    "The bias is kept from an earlier call and sliced, whatever the lengths and the weights are now.",
     (
         "        distances = relative_distances(L, S, device=self.embedding.weight.device)\n",
-        "        distances = relative_distances(max(L, S), device=self.embedding.weight.device)\n"
-        "        if hasattr(self, 'kept'):\n            return self.kept[:, :, :L, :S]\n",
+        "        if hasattr(self, 'kept') and self.kept.size(2) >= L and self.kept.size(3) >= S:\n"
+        "            return self.kept[:, :, :L, :S]\n"
+        "        distances = relative_distances(L, S, device=self.embedding.weight.device)\n",
     ),
     (
         "        return self.embedding(buckets).permute(2, 0, 1).unsqueeze(0)",
-        "        self.kept = self.embedding(buckets).permute(2, 0, 1).unsqueeze(0).detach()\n"
-        "        return self.embedding(buckets).permute(2, 0, 1).unsqueeze(0)[:, :, :L, :S]",
+        "        self.kept = self.embedding(buckets).permute(2, 0, 1).unsqueeze(0)\n        return self.kept",
     ),
 )
 
@@ -1149,12 +1145,14 @@ edit(
 )
 
 
-@slip("AL-16", "The bias of the longest call so far is kept and sliced. With other lengths the distances are wrong.")
-def alibi_bias(num_heads, L, S=None, kept={}):
+@slip("AL-16", "The bias of an earlier call is kept and sliced. With other lengths the distances are wrong.")
+def alibi_bias(num_heads, L, S=None, kept={}):  # noqa: B006
     S = L if S is None else S
-    if num_heads not in kept or kept[num_heads].size(-1) < max(L, S):
-        kept[num_heads] = -alibi_slopes(num_heads).view(-1, 1, 1) * relative_distances(max(L, S)).abs()
-    return kept[num_heads][:, :L, :S]
+    old = kept.get(num_heads)
+    if old is None or old.size(1) < L or old.size(2) < S:
+        old = -alibi_slopes(num_heads).view(-1, 1, 1) * relative_distances(L, S).abs()
+        kept[num_heads] = old
+    return old[:, :L, :S]
 
 
 edit(

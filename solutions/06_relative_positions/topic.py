@@ -102,8 +102,8 @@ assert not relative_distances(3).is_floating_point(), "expected integers: distan
 # %% given="distance_table"
 def distance_table(L, S=None, device=None):
     """The distances of step 1: every row is a window of one long line of integers."""
-    S = L if S is None else S
-    return torch.arange(1 - S, L, device=device).unfold(0, S, 1).flip(0)
+    columns = L if S is None else S
+    return torch.arange(1 - columns, L, device=device).unfold(0, columns, 1).flip(0)
 
 # %% [markdown]
 # ## Step 2 · Shaw: a vector for each distance

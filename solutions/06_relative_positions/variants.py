@@ -102,16 +102,12 @@ def shaw_attention(q, k, v, key_table, value_table=None, mask=None):
     r = relative_distances(q.size(2), k.size(2), q.device).clamp(-K, K) + K
     scale = q.size(-1) ** -0.5
     bias = torch.einsum("bhld,lsd->bhls", q * scale, key_table[r])
-    nowhere = None
+    some = torch.ones((), dtype=torch.bool, device=q.device)
     if mask is not None:
-        keep = mask.bool()
-        nowhere = (~keep.any(-1, keepdim=True)).expand(*bias.shape[:-1], 1)
-        bias = bias.masked_fill(~keep, float("-inf"))
-    weights = torch.softmax(torch.matmul(q * scale, k.mT) + bias, -1)
-    weights = torch.nan_to_num(weights, 0.0) if nowhere is not None else weights
-    plain = bias if nowhere is None else bias.masked_fill(nowhere, 0.0)
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=plain)
-    out = out if nowhere is None else out.masked_fill(nowhere, 0.0)
+        some = mask.bool().any(-1, keepdim=True)
+        bias = bias.masked_fill(~mask.bool() & some, float("-inf"))
+    weights = torch.softmax(torch.matmul(q * scale, k.mT) + bias, -1) * some
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias) * some
     if value_table is not None:
         out = out + torch.einsum("bhls,lsv->bhlv", weights, value_table[r])
     return out, weights
@@ -228,6 +224,12 @@ def relative_shift(x):
     L = x.size(-2)
     rows = [x[..., i, :].roll(-(L - 1 - i), dims=-1) for i in range(L)]
     return torch.stack(rows, dim=-2)[..., :L]
+
+
+@variant("V43h", "rows rolled to the right, then the other half kept")
+def relative_shift(x):
+    L = x.size(-2)
+    return torch.stack([torch.roll(x[..., i, :], i, dims=-1)[..., L - 1 :] for i in range(L)], dim=-2)
 
 
 @variant("V43e", "strides of a contiguous copy")
@@ -369,7 +371,7 @@ def t5_bucket(distance, bidirectional=True, num_buckets=32, max_distance=128):
 def t5_bucket(distance, bidirectional=True, num_buckets=32, max_distance=128):
     n = num_buckets // 2 if bidirectional else num_buckets
     e = n // 2
-    reach = torch.arange(0, 8 * max_distance + 1).tolist()
+    reach = range(8 * max_distance + 1)
     table = [m if m < e else min(n - 1, e + int(math.log(m / e) / math.log(max_distance / e) * (n - e))) for m in reach]
     table = torch.tensor(table, device=distance.device)
     m = distance.abs() if bidirectional else torch.relu(-distance)
@@ -395,7 +397,7 @@ class T5RelativeBias(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(num_buckets, num_heads)
         nn.init.normal_(self.embedding.weight, std=0.02)
-        self.options = dict(bidirectional=bidirectional, num_buckets=num_buckets, max_distance=max_distance)
+        self.options = {"bidirectional": bidirectional, "num_buckets": num_buckets, "max_distance": max_distance}
 
     def forward(self, L, S):
         weight = self.embedding.weight
@@ -416,7 +418,7 @@ class T5RelativeBias(nn.Module):
         return values.unfold(1, S, 1).flip(1).unsqueeze(0)
 
 
-@variant("V-T8", "a buffer of distances that grows, and positions made with register_buffer")
+@variant("V-T8", "a buffer of distances, read by position")
 class T5RelativeBias(nn.Module):
     def __init__(self, num_heads, num_buckets=32, max_distance=128, bidirectional=True):
         super().__init__()
