@@ -126,13 +126,19 @@ def test_shaw_mask(learner, reference, rng):
     for shape in ((5, 5), (2, 1, 5, 5), (2, 1, 1, 5), (2, 3, 5, 5)):
         compare_shaw(learner, reference, inputs, rng.mask(*shape), what=f" under a mask of shape {shape}")
     compare_shaw(learner, reference, inputs[:4], rng.mask(5, 5), what=" under a mask, without a value table")
-    compare_shaw(learner, reference, inputs, rng.mask(5, 5).int(), what=" under an integer mask")
+    numbers = rng.mask(2, 1, 5, 5) * rng.integers(1, 4, 2, 1, 5, 5)
+    for dtype in (torch.int64, torch.uint8):
+        compare_shaw(learner, reference, inputs, numbers.to(dtype), what=f" under a mask of {dtype}")
     inputs = shaw_inputs(rng, 2, 3, length=4, source=7, limit=2, dtype=torch.float64)
     mask = rng.mask(2, 1, 4, 7)
     mask[0, 0, 1] = mask[1, 0, 3] = False
     compare_shaw(learner, reference, inputs, mask, what=" with a row that may attend nowhere")
     _, weights = as_pair(learner.shaw_attention(*inputs, mask=mask))
     check(bool((weights[~mask.expand_as(weights)] == 0).all()), "a blocked key has a weight that is not exactly 0.")
+    far = (inputs[0] * 0.1 - 20_000.0, inputs[1] * 0.1 + 5.0, *inputs[2:])
+    _, weights = as_pair(learner.shaw_attention(*far, mask=mask))
+    hidden = ~mask.expand_as(weights)
+    check(bool((weights[hidden] == 0).all()), "a blocked key gets weight when the other scores are very negative.")
     got = learner.backward(SHAW, *(t.requires_grad_() for t in inputs), mask=mask)
     for name, gradient in zip(("q", "k", "v", "key_table", "value_table"), got.inputs, strict=True):
         check_finite(gradient, f"the gradient of {name} with a row that may attend nowhere")

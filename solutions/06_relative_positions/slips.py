@@ -307,6 +307,21 @@ edit(
     ("masked_softmax(scores, mask)", "F.softmax(scores if mask is None else scores * (mask != 0), dim=-1)"),
 )
 edit(
+    "SH-35b",
+    "A blocked key gets a large negative score that other scores can fall below. Only -inf is always below.",
+    ("masked_softmax(scores, mask)", "masked_softmax(scores if mask is None else scores - 1e4 * (mask == 0))"),
+    (
+        "    return output, weights",
+        "    some = True if mask is None else (mask != 0).any(-1, keepdim=True)\n"
+        "    return output * some, weights * some",
+    ),
+)
+edit(
+    "SH-35c",
+    "In an integer mask only 1 lets a key through. Every number but 0 means may attend.",
+    ("masked_softmax(scores, mask)", "masked_softmax(scores, None if mask is None else mask == 1)"),
+)
+edit(
     "SH-36",
     "The table is detached, so that it can't learn.",
     ("q, key_table[rows])", "q, key_table[rows].detach())"),
@@ -1146,7 +1161,7 @@ edit(
 
 
 @slip("AL-16", "The bias of an earlier call is kept and sliced. With other lengths the distances are wrong.")
-def alibi_bias(num_heads, L, S=None, kept={}):  # noqa: B006
+def alibi_bias(num_heads, L, S=None, kept={}):
     S = L if S is None else S
     old = kept.get(num_heads)
     if old is None or old.size(1) < L or old.size(2) < S:
