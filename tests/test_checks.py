@@ -122,3 +122,18 @@ def test_a_stumble_over_an_odd_answer_is_no_grader_fault_and_a_broken_test_is(tm
     assert results["test_unpack"].outcome is Outcome.FAIL
     assert "does not have the form" in results["test_unpack"].message
     assert results["test_broken"].outcome is Outcome.GRADER_FAULT
+
+
+def test_a_reference_that_raises_is_a_grader_fault(tmp_path):
+    path = tmp_path / "hidden.py"
+    path.write_text(
+        "from autograder.checks import item\n"
+        '@item("a", points=1, title="t")\n'
+        "def test_both(learner, reference):\n    learner.f(1)\n    reference.f(1)\n"
+    )
+
+    def make(function):
+        return lambda record: Learner(LocalChannel({"f": function}), ["f"], record)
+
+    results = run_tests(path, {"x": make(lambda x: 3)}, make(lambda x: 1 / 0), secret=b"s", topic="t")["x"]
+    assert results["test_both"].outcome is Outcome.GRADER_FAULT
