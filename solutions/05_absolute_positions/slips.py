@@ -106,6 +106,33 @@ edit(
     "The offset is subtracted from the positions. It is added.",
     ("torch.arange(offset, offset + length", "torch.arange(-offset, length - offset"),
 )
+
+
+@slip(
+    "PE-38",
+    "The rows are cut out of a table of fixed length, so that far positions are missing. The offset may be any number.",
+)
+def sinusoidal_encoding(length, d_model, base=10000.0, offset=0):
+    positions = torch.arange(5000, dtype=torch.float64).unsqueeze(1)
+    angles = positions / base ** (torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[offset : offset + length, :d_model].float()
+
+
+@slip("PE-40", "With an odd width the exponents are divided by d_model + 1. They are 2i/d_model for every width.")
+def sinusoidal_encoding(length, d_model, base=10000.0, offset=0):
+    positions = torch.arange(offset, offset + length, dtype=torch.float64).unsqueeze(1)
+    even = d_model + d_model % 2
+    angles = positions / base ** (torch.arange(0, even, 2, dtype=torch.float64) / even)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :d_model].float()
+
+
+@slip("PE-32b", "The positions are made in half precision, where 2049 does not exist. Far rows fall together.")
+def sinusoidal_encoding(length, d_model, base=10000.0, offset=0):
+    positions = torch.arange(offset, offset + length).half().double().unsqueeze(1)
+    angles = positions / base ** (torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :d_model].float()
+
+
 edit(
     "PE-30",
     "The table comes back in float64. float32 is asked for.",
@@ -304,6 +331,52 @@ class PositionalEncoding(nn.Module):
         return x + self.pe[: x.size(1)]
 
 
+edit(
+    "PE-39",
+    "Without an argument the table has another length than 5000 rows.",
+    ("max_len=5000", "max_len=512"),
+)
+
+
+@slip(
+    "PE-41",
+    "A sequence longer than max_len gets a longer table made on the way. It has to be a ValueError that names both.",
+)
+class PositionalEncoding(nn.Module):
+    def __init__(self, d_model, max_len=5000):
+        super().__init__()
+        self.register_buffer("pe", table(max_len, d_model))
+
+    def forward(self, x):
+        if x.size(1) > self.pe.size(0):
+            self.pe = table(x.size(1), x.size(2)).to(self.pe)
+        return x + self.pe[: x.size(1)]
+
+
+@slip("PE-42", "The last L rows of the table are added, not the first.")
+class PositionalEncoding(nn.Module):
+    def __init__(self, d_model, max_len=5000):
+        super().__init__()
+        self.register_buffer("pe", table(max_len, d_model))
+
+    def forward(self, x):
+        if x.size(1) > self.pe.size(0):
+            raise ValueError(f"{x.size(1)} tokens, max_len {self.pe.size(0)}")
+        return x + self.pe[self.pe.size(0) - x.size(1) :]
+
+
+@slip("PE-43", "The buffer is kept in half precision. A float32 input needs the table in float32.")
+class PositionalEncoding(nn.Module):
+    def __init__(self, d_model, max_len=5000):
+        super().__init__()
+        self.register_buffer("pe", table(max_len, d_model).bfloat16())
+
+    def forward(self, x):
+        if x.size(1) > self.pe.size(0):
+            raise ValueError(f"{x.size(1)} tokens, max_len {self.pe.size(0)}")
+        return x + self.pe[: x.size(1)].to(x.dtype)
+
+
 @slip("PE-37", "The module adds positions that start at 1. The first token has position 0.")
 class PositionalEncoding(nn.Module):
     def __init__(self, d_model, max_len=5000):
@@ -323,10 +396,6 @@ edit(
     "LP-01",
     "The positions are made on the CPU. Make them with device=x.device.",
     ("torch.arange(length, device=x.device)", "torch.arange(length)"),
-    (
-        "return x + self.embedding(positions)",
-        "return x + (self.embedding.weight[positions] + 0 * positions.unsqueeze(1))",
-    ),
 )
 edit(
     "LP-02",
@@ -362,6 +431,38 @@ edit(
     "Positions start at 1 or later. The first token has position 0.",
     ("torch.arange(length, device=x.device)", "torch.arange(1, length + 1, device=x.device) % max_len"),
 )
+edit(
+    "LP-04c",
+    "The error for too many tokens does not name the two lengths, so its reader can't see what was wrong.",
+    (
+        'f"the sequence has {length} tokens, but there are vectors for max_len={max_len} only"',
+        '"the sequence is too long"',
+    ),
+)
+edit(
+    "LP-14",
+    "max_norm is set on the table: its vectors are shortened as they are read, and the weights change.",
+    ("nn.Embedding(max_len, d_model)", "nn.Embedding(max_len, d_model, max_norm=1.0)"),
+)
+
+
+@slip(
+    "LP-01b",
+    "The positions are a plain attribute and stay on the CPU: make them on the device of x, or register a buffer.",
+    same_as=("LP-01",),
+)
+class LearnedPositionalEncoding(nn.Module):
+    def __init__(self, d_model, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(max_len, d_model)
+        self.positions = torch.arange(max_len)
+
+    def forward(self, x):
+        if x.size(1) > len(self.positions):
+            raise ValueError(f"{x.size(1)} tokens, max_len {len(self.positions)}")
+        return x + self.embedding(self.positions[: x.size(1)])
+
+
 edit(
     "LP-07",
     "The table is frozen: it has to be trainable.",

@@ -51,6 +51,25 @@ def sinusoidal_encoding(length, d_model, base=10000.0, offset=0):
     return torch.from_numpy(np.sin(a + (c % 2) * np.pi / 2)).float()
 
 
+@variant("V31f", "one step of rotation after another, by complex numbers")
+def sinusoidal_encoding(length, d_model, base=10000.0, offset=0):
+    w = base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    now, step = torch.polar(torch.ones_like(w), w * offset), torch.polar(torch.ones_like(w), w)
+    rows = []
+    for _ in range(length):
+        rows.append(torch.stack((now.imag, now.real), dim=-1).flatten()[:d_model])
+        now = now * step
+    return torch.stack(rows).float()
+
+
+@variant("V31g", "one float32 formula for all columns: the cosine is a sine a quarter turn on")
+def sinusoidal_encoding(length, d_model, base=10000.0, offset=0):
+    c = torch.arange(d_model)
+    w = torch.pow(torch.tensor(float(base)), -(c - c % 2).float() / d_model)
+    p = torch.arange(length).float() + offset
+    return torch.sin(torch.einsum("i,j->ij", p, w) + (c % 2) * (math.pi / 2))
+
+
 @variant("V33", "the buffer has a batch axis and is not persistent")
 class PositionalEncoding(nn.Module):
     def __init__(self, d_model, max_len=5000):
@@ -89,6 +108,34 @@ class PositionalEncoding(nn.Module):
         if n > len(self.pe):
             raise ValueError(f"got {n} tokens, at most {len(self.pe)} fit")
         return torch.add(x, self.pe.index_select(0, torch.arange(n, device=self.pe.device)))
+
+
+@variant("V51", "one sample after another; a further buffer; float32 added, then cast")
+class PositionalEncoding(nn.Module):
+    def __init__(self, d_model, max_len=5000):
+        super().__init__()
+        self.register_buffer("pe", sinusoidal_encoding(max_len, d_model).view(1, max_len, d_model))
+        self.register_buffer("longest", torch.tensor(max_len), persistent=False)
+        self.max_len = max_len
+
+    def forward(self, x):
+        length = x.shape[1]
+        if length > self.max_len:
+            raise ValueError(f"{length=} is larger than {self.max_len=}")
+        return torch.stack([(sample + self.pe[0].narrow(0, 0, length)).to(x.dtype) for sample in x])
+
+
+@variant("LP-V4", "a product with one-hot rows")
+class LearnedPositionalEncoding(nn.Module):
+    def __init__(self, d_model, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(max_len, d_model)
+
+    def forward(self, x):
+        length, most = x.shape[1], self.embedding.weight.shape[0]
+        if length > most:
+            raise ValueError(f"{length} positions are asked for, the table has {most}")
+        return x + torch.eye(length, most, device=x.device, dtype=x.dtype) @ self.embedding.weight
 
 
 @variant("LP-V1", "the rows of the table by slicing its weight")
@@ -148,6 +195,16 @@ def shift_matrix(offset, d_model, base=10000.0):
     s = torch.zeros(d_model - 1)
     s[0::2] = torch.sin(offset * w)
     return torch.diag(c) + torch.diag(s, 1) - torch.diag(s, -1)
+
+
+@variant("SF-V4", "the exponential of a skew matrix")
+def shift_matrix(offset, d_model, base=10000.0):
+    if d_model % 2:
+        raise ValueError(f"d_model has to be even, and is {d_model}")
+    turns = offset * base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    skew, i = torch.zeros(d_model, d_model, dtype=torch.float64), torch.arange(0, d_model, 2)
+    skew[i, i + 1], skew[i + 1, i] = turns, -turns
+    return torch.linalg.matrix_exp(skew).float()
 
 
 edit("SF-V3", "the matrix in float64", ("torch.zeros(d_model, d_model)\n", "torch.zeros(d_model, d_model).double()\n"))
