@@ -129,7 +129,9 @@ class Encoder:
         expanded = [i for i, (n, s) in enumerate(zip(plain.shape, plain.stride(), strict=True)) if n > 1 and s == 0]
         for axis in expanded:
             plain = plain.narrow(axis, 0, 1)
-        order = sorted(range(plain.dim()), key=lambda i: (-plain.stride(i), i)) if not plain.is_contiguous() else None
+        strides = plain.stride()
+        by_stride = sorted(range(plain.dim()), key=lambda axis: (-strides[axis], axis))
+        order = None if plain.is_contiguous() else by_stride
         name = str(len(self._tensors))
         self._tensors[name] = (plain.permute(order) if order else plain).contiguous().clone()
         node: dict = {"t": name}

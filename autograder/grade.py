@@ -211,8 +211,8 @@ def _tidied(notebook: NotebookNode, name: str) -> NotebookNode:
             continue
         source = cell.get("source", "")
         source = "".join(map(str, source)) if isinstance(source, list) else str(source)
-        metadata = cell.get("metadata") if isinstance(cell.get("metadata"), dict) else {}
-        entry = metadata.get("nbgrader")
+        metadata = cell.get("metadata")
+        entry = metadata.get("nbgrader") if isinstance(metadata, dict) else None
         kept.append(
             NotebookNode(
                 cell_type=cell["cell_type"],

@@ -178,7 +178,7 @@ class _Plugin:
 
     def _blames_answer(self, item: pytest.Item) -> bool:
         """A test that stumbles over an odd answer, and not over the reference, found a wrong answer, not a fault."""
-        arguments = dict(item.funcargs)
+        arguments = dict(item.funcargs)  # type: ignore[attr-defined]
         if "learner" not in arguments:
             return False
         seed = self._seed(item)

@@ -1,4 +1,4 @@
-"""What comes in -> work/submitted: folders and LMS archives, each file accepted, repaired or refused by name and reason.
+"""What comes in -> work/submitted: folders and archives, each file accepted, repaired or refused by name and reason.
 
 Everything that is graded passes here. What is written is a clean notebook and a time that intake itself saw; nothing
 of a submission's metadata, outputs or other files is kept. The input is never changed.
@@ -100,8 +100,8 @@ def intake(course: Course, source: Path) -> IntakeReport:
                 earlier = str(best[key][1].path)
                 entries.append(Entry(earlier, student, topic.key, "ignored", ("a later submission counts.",)))
             best[key] = (rank, incoming, student, [*notes, *more])
-    for (student, key), (_rank, incoming, _student, notes) in sorted(best.items()):
-        entries.append(_take(course.topic(key), student, incoming, notes))
+    for (owner, topic_key), (_rank, incoming, _student, notes) in sorted(best.items()):
+        entries.append(_take(course.topic(topic_key), owner, incoming, notes))
     report = IntakeReport(str(source), tuple(sorted(entries, key=lambda e: e.file)))
     _keep(course, report)
     return report

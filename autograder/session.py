@@ -32,7 +32,7 @@ SERVE = "get_ipython().course_serve()"
 
 @dataclass
 class CellRun:
-    """How one cell went: `ok`, `error`, `timeout`, `crash`, `memory` or `skipped`, with the exception's name and text."""
+    """How one cell went: `ok`, `error`, `timeout`, `crash`, `memory` or `skipped`, with the exception's words."""
 
     source: str
     role: str
@@ -135,9 +135,10 @@ class Session:
         client.reset_execution_trackers()
         client.start_new_kernel()
         client.start_new_kernel_client()
+        assert client.kc is not None and manager.provisioner is not None
         client.kc.allow_stdin = False
         self._manager, self._client = manager, client
-        self._kernel = manager.provisioner.kernel
+        self._kernel = manager.provisioner.kernel  # type: ignore[attr-defined]
         self.timings["kernel"] = self.timings.get("kernel", 0.0) + time.monotonic() - began
 
     def _run_cells(self, *, checks: bool) -> bool:
@@ -167,7 +168,7 @@ class Session:
     def _run_cell(self, place: int, seconds: float) -> bool:
         run, (cell, _role) = self.runs[place], self.cells[place]
         assert self._client is not None
-        self._client.timeout = seconds
+        self._client.timeout = seconds  # type: ignore[assignment]
         cell.outputs = []
         try:
             self._client.execute_cell(cell, place)

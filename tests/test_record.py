@@ -1,4 +1,4 @@
-"""Recording: nbgrader's own commands give the same scores, a second submission replaces the first, nothing is forged."""
+"""Recording: nbgrader's own commands give the same scores, and a second submission replaces the first."""
 
 import csv
 import os

@@ -62,7 +62,8 @@ def command(program: list[str], sockets: Path) -> list[str]:
         return ["bwrap", *walls, *tree, *private, "--remount-ro", "/", *environment, "--chdir", "/", *program]
     lay_out = [*_tree(sockets), "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc"]
     inner = ["bwrap", *walls, "--ro-bind", "/", "/", "--bind", "/ipc", "/ipc", *private, *environment]
-    change = f"import os,sys; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); os.execv(sys.argv[1], sys.argv[2:])"
+    change = f"import os, sys; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); "
+    change += "os.execv(sys.argv[1], sys.argv[2:])"
     bwrap = shutil.which("bwrap") or "bwrap"
     return [
         "bwrap", "--die-with-parent", *lay_out, "--chdir", "/", _python(), "-I", "-S", "-c", change,

@@ -77,7 +77,8 @@ def _reads_device_type(target: Any) -> bool:
     """Whether the code reads `.device.type`: legal on a GPU, but here it gives a bare `cpu` without the index."""
     function = getattr(type(target), "forward", target) if isinstance(target, torch.nn.Module) else target
     code = getattr(getattr(function, "__func__", function), "__code__", None)
-    pending, seen = [code], []
+    pending: list[Any] = [code]
+    seen: list[Any] = []
     while pending:
         code = pending.pop()
         if code is None or code in seen or len(seen) > 200:

@@ -35,16 +35,16 @@ class SandboxProvisioner(KernelProvisionerBase):
         # The environment and the folder of this process are none of the kernel's business.
         return await super().pre_launch(cmd=[], env={}, **{k: v for k, v in kwargs.items() if k not in ("env", "cwd")})
 
-    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> dict[str, Any]:
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         assert self.zygote is not None
         self.kernel = self.zygote.spawn()
         ports = {name: number for number, name in enumerate(_PORTS, 1)}
-        self.connection_info = {
+        self.connection_info = {  # type: ignore[typeddict-item]
             "transport": "ipc",
             "ip": self.kernel.ip,
             "key": self.kernel.key.encode(),
             "signature_scheme": "hmac-sha256",
-            **ports,
+            **ports,  # type: ignore[typeddict-item]
         }
         return self.connection_info
 

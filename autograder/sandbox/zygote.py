@@ -208,7 +208,6 @@ def _run_kernel(request: dict, probe: int, limits: dict, when_bound) -> None:
     application = IPKernelApp.instance()
     application.connection_file = str(Path(request["work"]) / ".connection.json")
     application.ignore_cwd = True
-    application.hist_file = ":memory:"
     for name, value in request["connection"].items():
         setattr(application, name, value)
     application.session.key = request["key"].encode()

@@ -29,6 +29,16 @@ edit(
     "There are d frequencies, one for each feature. A pair shares one: there are d/2.",
     ("return (base**-exponents).float()", "return (base**-exponents).float().repeat(2)"),
 )
+edit(
+    "RF-07",
+    "The frequencies are kept in half precision. Their rounding grows with the position: keep float32.",
+    ("(base**-exponents).float()", "(base**-exponents).half()"),
+)
+edit(
+    "RF-07b",
+    "The frequencies go through half precision. What was rounded there stays rounded: keep float32 throughout.",
+    ("(base**-exponents).float()", "(base**-exponents).half().float()"),
+)
 edit("RO-09", "The argument `base` is ignored: 10000 stands in the code.", ("base**-exponents", "10000.0**-exponents"))
 edit(
     "RO-25",
@@ -107,6 +117,49 @@ edit(
     "Cosine and sine are swapped. At position 0 nothing may turn.",
     ("cos, sin = angles.cos()", "sin, cos = angles.cos()"),
 )
+
+
+@slip("RO-25b", "With an odd size the last feature is left as it was. Rotary embedding turns pairs: raise an error.")
+def apply_rotary(x, positions=None, base=10000.0, interleaved=False):
+    even = x.size(-1) // 2 * 2
+    return torch.cat((plain_rotary(x[..., :even], positions, base, interleaved), x[..., even:]), -1)
+
+
+@slip("RO-32", "Frequencies are kept from an earlier call, whatever the base is now. The base belongs to their key.")
+def apply_rotary(x, positions=None, base=10000.0, interleaved=False):
+    key = (x.size(-1), x.device)
+    kept = apply_rotary.__dict__.setdefault("kept", {})
+    base = kept.setdefault(key, base)
+    return plain_rotary(x, positions, base, interleaved)
+
+
+@slip("RO-17b", "Angles come from a table of fixed length: positions past its end raise. A position may be any number.")
+def apply_rotary(x, positions=None, base=10000.0, interleaved=False):
+    if positions is None:
+        positions = torch.arange(x.size(-2), device=x.device)
+    frequencies = rotary_frequencies(x.size(-1), base).to(x.device)
+    angles = (torch.arange(8192, device=x.device).double().unsqueeze(-1) * frequencies)[positions]
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    x1, x2 = (x[..., 0::2], x[..., 1::2]) if interleaved else x.chunk(2, -1)
+    turned = (x1 * cos - x2 * sin, x1 * sin + x2 * cos)
+    return torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
+
+
+@slip("RO-11", "The given positions are counted from the first one: their own start is lost.")
+def apply_rotary(x, positions=None, base=10000.0, interleaved=False):
+    if positions is not None:
+        positions = positions - positions[0]
+    return plain_rotary(x, positions, base, interleaved)
+
+
+@slip("RO-27b", "The interleaved result is written into x. Build a new tensor.")
+def apply_rotary(x, positions=None, base=10000.0, interleaved=False):
+    turned = plain_rotary(x, positions, base, interleaved)
+    if interleaved:
+        x.data.copy_(turned)
+    return turned
+
+
 edit(
     "RO-10",
     "The argument `positions` is ignored.",
@@ -269,6 +322,28 @@ edit(
     ("halves.transpose(1, 2).reshape", "halves.flip(1).transpose(1, 2).reshape"),
 )
 
+edit(
+    "TI-06",
+    "The gradient of the weight is cut: a detach, .data or numpy call stands in the way.",
+    ("weight.reshape(num_heads, 2", "weight.detach().reshape(num_heads, 2"),
+)
+edit(
+    "TI-07",
+    "The rows are put into a new tensor without dtype and device: it is float32 on the CPU, whatever the weight was.",
+    (
+        "return halves.transpose(1, 2).reshape(rows, width)",
+        "new = torch.zeros(rows, width)\n    new[:] = halves.transpose(1, 2).reshape(rows, width)\n    return new",
+    ),
+)
+edit(
+    "TI-08",
+    "The heads are taken as the fast axis of the rows. Head h holds the rows h*d ... (h+1)*d - 1.",
+    (
+        "weight.reshape(num_heads, 2, rows // num_heads // 2, width)",
+        "weight.reshape(2, rows // num_heads // 2, num_heads, width).permute(2, 0, 1, 3)",
+    ),
+)
+
 # -- the base --------------------------------------------------------------------------------------------------------
 
 edit(
@@ -396,5 +471,137 @@ edit(
     (
         "output = F.scaled_dot_product_attention(q, k, heads(self.W_v), attn_mask=keep)",
         "bias = None if keep is None else torch.zeros(keep.shape, dtype=q.dtype, device=q.device).masked_fill(~keep, -1e9)\n        output = F.scaled_dot_product_attention(q, k, heads(self.W_v), attn_mask=bias)",
+    ),
+)
+
+
+def half_split(t, cos, sin):
+    x1, x2 = t.chunk(2, dim=-1)
+    return torch.cat((x1 * cos - x2 * sin, x1 * sin + x2 * cos), dim=-1)
+
+
+@slip(
+    "RO-20c",
+    "The frequencies are a buffer that module.half() rounds, and positions and angles are made in half precision, too.",
+)
+class RotaryMultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, base=10000.0, bias=True):
+        super().__init__()
+        if d_model % num_heads or d_model // num_heads % 2:
+            raise ValueError(f"d_model={d_model}, num_heads={num_heads}: heads must be whole and even")
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias=bias) for _ in range(4))
+        self.register_buffer("frequencies", rotary_frequencies(d_model // num_heads, base), persistent=False)
+
+    def forward(self, x, mask=None, offset=0):
+        q, k, v = (w(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for w in (self.W_q, self.W_k, self.W_v))
+        positions = torch.arange(offset, offset + x.size(1), device=x.device).to(self.frequencies.dtype)
+        angles = positions.unsqueeze(1) * self.frequencies
+        q, k = half_split(q, angles.cos(), angles.sin()), half_split(k, angles.cos(), angles.sin())
+        output = F.scaled_dot_product_attention(q, k, v, None if mask is None else mask.bool())
+        return self.W_o(output.transpose(1, 2).flatten(2))
+
+
+@slip("RO-20d", "The frequencies are a buffer, which module.half() rounds: far tokens turn by wrong angles.")
+class RotaryMultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, base=10000.0, bias=True):
+        super().__init__()
+        if d_model % num_heads or d_model // num_heads % 2:
+            raise ValueError(f"d_model={d_model}, num_heads={num_heads}: heads must be whole and even")
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias=bias) for _ in range(4))
+        self.register_buffer("frequencies", rotary_frequencies(d_model // num_heads, base), persistent=False)
+
+    def forward(self, x, mask=None, offset=0):
+        q, k, v = (w(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for w in (self.W_q, self.W_k, self.W_v))
+        positions = torch.arange(offset, offset + x.size(1), device=x.device).float()
+        angles = positions.unsqueeze(1) * self.frequencies.float()
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        q, k = half_split(q, cos, sin), half_split(k, cos, sin)
+        output = F.scaled_dot_product_attention(q, k, v, None if mask is None else mask.bool())
+        return self.W_o(output.transpose(1, 2).flatten(2))
+
+
+@slip(
+    "RA-18", "NaN is replaced in the output, not in the weights: the gradients of a row that attends nowhere are NaN."
+)
+class RotaryMultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, base=10000.0, bias=True):
+        super().__init__()
+        if d_model % num_heads or d_model // num_heads % 2:
+            raise ValueError(f"d_model={d_model}, num_heads={num_heads}: heads must be whole and even")
+        self.num_heads, self.base = num_heads, base
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias=bias) for _ in range(4))
+
+    def forward(self, x, mask=None, offset=0):
+        q, k, v = (w(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for w in (self.W_q, self.W_k, self.W_v))
+        scores = apply_rotary(q, base=self.base) @ apply_rotary(k, base=self.base).mT / math.sqrt(q.size(-1))
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, float("-inf"))
+        output = torch.nan_to_num(scores.softmax(-1) @ v)
+        return self.W_o(output.transpose(1, 2).flatten(2))
+
+
+edit(
+    "RA-19",
+    "A causal mask is applied although none was asked for: every token may attend to every other.",
+    ("attn_mask=keep)", "attn_mask=keep, is_causal=keep is None)"),
+)
+edit(
+    "RA-20",
+    "The positions run along the heads: axes are swapped after the rotation, not before it.",
+    (
+        "        q = apply_rotary(heads(self.W_q), positions, self.base)\n",
+        "        at = torch.arange(self.num_heads, device=x.device) + offset\n"
+        "        q = apply_rotary(heads(self.W_q).transpose(1, 2), at, self.base).transpose(1, 2)\n",
+    ),
+    (
+        "k = apply_rotary(heads(self.W_k), positions, self.base)",
+        "k = apply_rotary(heads(self.W_k).transpose(1, 2), at, self.base).transpose(1, 2)",
+    ),
+)
+edit(
+    "RA-21",
+    "x itself is rotated before the projections. Rotate the queries and keys that come out of them.",
+    (
+        "        batch, length, d_model = x.shape\n        positions = torch.arange(length, device=x.device) + offset\n",
+        "        batch, length, d_model = x.shape\n        positions = torch.arange(length, device=x.device) + offset\n"
+        "        x = apply_rotary(x, positions, self.base)\n",
+    ),
+    ("q = apply_rotary(heads(self.W_q), positions, self.base)", "q = heads(self.W_q)"),
+    ("k = apply_rotary(heads(self.W_k), positions, self.base)", "k = heads(self.W_k)"),
+)
+edit(
+    "RA-22",
+    "The positions are made on the CPU: pass device=x.device.",
+    ("positions = torch.arange(length, device=x.device) + offset", "positions = torch.arange(length) + offset"),
+)
+edit(
+    "RA-23",
+    "The keys come from the query projection. W_k is there for them.",
+    ("heads(self.W_k)", "heads(self.W_q)"),
+)
+edit(
+    "RA-24",
+    "A gradient is cut: the queries or keys are detached.",
+    ("k = apply_rotary(heads(self.W_k), positions", "k = apply_rotary(heads(self.W_k).detach(), positions"),
+)
+edit(
+    "RA-25",
+    "An odd size of the heads is accepted. Rotary embedding turns pairs: raise a ValueError that names the sizes.",
+    (
+        '        if d_model // num_heads % 2:\n            raise ValueError(f"d_model={d_model} with num_heads={num_heads} '
+        'gives heads of an odd size")\n',
+        "",
+    ),
+    (
+        "q = apply_rotary(heads(self.W_q), positions, self.base)",
+        "even = d_model // self.num_heads // 2 * 2\n"
+        "        q, k = heads(self.W_q), heads(self.W_k)\n"
+        "        q = torch.cat((apply_rotary(q[..., :even], positions, self.base), q[..., even:]), dim=-1)",
+    ),
+    (
+        "k = apply_rotary(heads(self.W_k), positions, self.base)",
+        "k = torch.cat((apply_rotary(k[..., :even], positions, self.base), k[..., even:]), dim=-1)",
     ),
 )

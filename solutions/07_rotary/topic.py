@@ -101,7 +101,8 @@ show_raises("an odd size", lambda: rotary_frequencies(5), "check d % 2")
 #
 # - `x` is `(..., L, d)`; `positions` is `(L,)`, whole numbers, and 0 ... L-1 when it is `None`;
 # - the result has the shape, dtype and device of `x`. Make the angles in float32 or better, also for half precision:
-#   position 2049 does not exist in float16.
+#   position 2049 does not exist in float16;
+# - an odd `d` is an error: no feature may be left without its partner.
 #
 # <details><summary>Hint 1</summary>The angles are a table <code>(L, d/2)</code>: positions as a column times
 # frequencies.</details>
@@ -135,30 +136,28 @@ def apply_rotary(x, positions=None, base=10000.0, interleaved=False):
 
 
 # %% check="half"
+a, b, c, s = math.cos(1), math.sin(1), math.cos(0.01), math.sin(0.01)
 x = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
 turned = torch.tensor([[1.0, 0.0], [math.cos(1), math.sin(1)]])
 show_check("one pair: position 0 stays, position 1 turns by 1", turned, apply_rotary(x), "the first frequency is 1")
 x = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
-position = torch.tensor([1])
-a, b = math.cos(1), math.sin(1)
-c, s = math.cos(0.01), math.sin(0.01)
 expected = torch.tensor([[a - 3 * b, 2 * c - 4 * s, b + 3 * a, 2 * s + 4 * c]])
-show_check("half-split: pairs (1, 3) and (2, 4)", expected, apply_rotary(x, position), "feature i goes with i + d/2")
+got = apply_rotary(x, torch.tensor([1]))
+show_check("half-split: pairs (1, 3) and (2, 4)", expected, got, "feature i goes with i + d/2")
 x = torch.randn(2, 3, 5, 8)
 show_check("lengths stay", x.norm(dim=-1), apply_rotary(x).norm(dim=-1), "one minus sign in the first half only")
 
 # %% check="interleaved"
+a, b, c, s = math.cos(1), math.sin(1), math.cos(0.01), math.sin(0.01)
 x = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
 expected = torch.tensor([[a - 2 * b, b + 2 * a, 3 * c - 4 * s, 3 * s + 4 * c]])
-got = apply_rotary(x, position, interleaved=True)
+got = apply_rotary(x, torch.tensor([1]), interleaved=True)
 show_check("interleaved: pairs (1, 2) and (3, 4)", expected, got, "feature 2i goes with 2i + 1")
 
 # %% check="positions"
 x = torch.randn(3, 8)
-got = apply_rotary(x, torch.tensor([7, 7, 7]))
-show_check(
-    "all at position 7", apply_rotary(x.flip(0), torch.tensor([7, 7, 7])).flip(0), got, "use the positions given"
-)
+got = apply_rotary(x.flip(0), torch.tensor([2, 1, 0])).flip(0)
+show_check("positions 2, 1, 0 for rows in that order", apply_rotary(x), got, "use the positions given, not 0, 1, 2")
 half = apply_rotary(torch.ones(1, 4, dtype=torch.float16), torch.tensor([2049]))
 exact = apply_rotary(torch.ones(1, 4, dtype=torch.float64), torch.tensor([2049]))
 assert half.dtype == torch.float16, f"expected float16, got {half.dtype}"
@@ -174,6 +173,8 @@ print("ok    float16 at position 2049")
 # Write `to_interleaved(weight, num_heads)` for a projection `(D, D_in)` with heads of size `d = D / num_heads`: the new
 # rows, used with interleaved rotation, give the scores that the old rows gave half-split.
 #
+# Nothing but the places of rows changes. Rows that do not make heads of an even size are an error; none may be dropped.
+#
 # <details><summary>Hint</summary>Within one head, the rows <code>0 1 2 | 3 4 5</code> become
 # <code>0 3 1 4 2 5</code>.</details>
 
@@ -183,6 +184,8 @@ def to_interleaved(weight, num_heads):
     """Reorder the rows of a half-split query or key projection (D, D_in) for interleaved rotation."""
     ### BEGIN SOLUTION
     rows, width = weight.shape
+    if rows % (2 * num_heads):
+        raise ValueError(f"{rows} rows do not make num_heads={num_heads} heads of an even size")
     halves = weight.reshape(num_heads, 2, rows // num_heads // 2, width)
     return halves.transpose(1, 2).reshape(rows, width)
     ### END SOLUTION
@@ -219,8 +222,9 @@ show_check("d = 4, factor 3", 90000.0, ntk_base(10000.0, 4, 3.0), "the exponent 
 # 03, whose queries and keys are rotated (half-split), head by head, before the scores.
 #
 # - Linear layers `W_q`, `W_k`, `W_v`, `W_o`, all `(D, D)`; head `h` holds the features `h*d ... (h+1)*d - 1`.
-# - `forward(x, mask=None, offset=0)`: `x (B, L, D)`; `mask` broadcastable to `(B, H, L, L)`, `True` (or not 0) may attend;
-#   a row that may attend nowhere gives zeros before `W_o`. `offset` is added to all positions.
+# - `forward(x, mask=None, offset=0)`: `x (B, L, D)`; `mask` broadcastable to `(B, H, L, L)`, `True` (or not 0) may
+#   attend; a row that may attend nowhere gives zeros before `W_o`. `offset` is added to all positions.
+# - The module may be converted with `module.half()`. That rounds its buffers, too: keep no angles or frequencies there.
 # - A `d_model` that `num_heads` does not divide, or an odd head size, is a `ValueError` that names the numbers.
 #
 # You may use `stand_in_rotary` below in place of your own `apply_rotary`; it turns half-split pairs by complex numbers.

@@ -1,0 +1,412 @@
+"""Known mistakes of topic 04. Read as text by `autograder.slips`; ids are those of the catalogue of mistakes."""
+
+from autograder.slips import edit
+
+# -- padding ---------------------------------------------------------------------------------------------------------
+
+edit(
+    "MK-01a",
+    "The padding mask is inverted: the real tokens are True.",
+    ("positions < lengths.unsqueeze(1)", "positions >= lengths.unsqueeze(1)"),
+)
+edit(
+    "PM-01",
+    "The padding mask is off by one: position and length are compared with <=, and the length itself is too far.",
+    ("positions < lengths.unsqueeze(1)", "positions <= lengths.unsqueeze(1)"),
+)
+edit(
+    "PM-02",
+    "Positions are counted from 1, so the last real token is blocked.",
+    ("positions = torch.arange(size,", "positions = 1 + torch.arange(size,"),
+)
+edit(
+    "MK-17",
+    "The mask blocks rows of queries, not columns of keys: the new axes stand on the wrong side.",
+    ("[:, None, None, :]", "[:, None, :, None]"),
+)
+edit(
+    "MK-18",
+    "The axis for the heads is missing: the mask is (B, 1, S), and meets the wrong axis of the scores.",
+    ("[:, None, None, :]", "[:, None, :]"),
+)
+edit(
+    "PM-03",
+    "The argument `max_length` is not used.",
+    ("size = longest if max_length is None else max_length", "size = longest"),
+)
+edit(
+    "PM-04",
+    "A length above max_length is not refused: its tokens are dropped in silence.",
+    (
+        '    if longest > size:\n        raise ValueError(f"a sample has {longest} tokens, but max_length is {size}")\n',
+        "",
+    ),
+)
+edit(
+    "PM-05",
+    "The error for a length above max_length does not name the numbers.",
+    ('f"a sample has {longest} tokens, but max_length is {size}"', '"too long"'),
+)
+edit(
+    "PM-06",
+    "The mask holds numbers. A boolean mask is asked for.",
+    ("[:, None, None, :]", "[:, None, None, :].float()"),
+)
+edit(
+    "PM-07",
+    "Every sample gets the mask of the longest one.",
+    ("lengths.unsqueeze(1)", "lengths.max().expand(lengths.size(0), 1)"),
+)
+edit(
+    "PM-08",
+    "Padding is put on the left. Here the real tokens come first.",
+    ("positions < lengths.unsqueeze(1)", "positions >= size - lengths.unsqueeze(1)"),
+)
+edit(
+    "PM-09",
+    "The size is the number of samples, or their mean length, not the largest length.",
+    ("size = longest if max_length is None", "size = lengths.size(0) if max_length is None"),
+    ("if longest > size:", "if max_length is not None and longest > size:"),
+)
+
+# -- causal ----------------------------------------------------------------------------------------------------------
+
+edit(
+    "MK-25",
+    "The causal mask is aligned to the start. With L != S the last query belongs to the last key.",
+    ("tril(S - L)", "tril(0)"),
+)
+edit("MK-22", "The diagonal is off by one: a token does not see itself.", ("tril(S - L)", "tril(S - L - 1)"))
+edit("MK-22b", "The diagonal is off by one: a token sees the next one.", ("tril(S - L)", "tril(S - L + 1)"))
+edit(
+    "MK-24",
+    "The upper triangle is kept, so a token sees only what comes after it. The lower one is asked for.",
+    (".tril(S - L)", ".triu(S - L)"),
+)
+edit(
+    "CM-01",
+    "The causal mask is inverted: True means may attend, and here it blocks.",
+    (
+        "return torch.ones(L, S, dtype=torch.bool, device=device).tril(S - L)",
+        "return ~torch.ones(L, S, dtype=torch.bool, device=device).tril(S - L)",
+    ),
+)
+edit(
+    "CM-02",
+    "The argument `S` is not used: the mask is square every time.",
+    ("    S = L if S is None else S\n    return", "    S = L\n    return"),
+)
+edit(
+    "CM-03",
+    "The sign of the shift is wrong: the diagonal moves by S - L, not by L - S.",
+    ("tril(S - L)", "tril(L - S)"),
+)
+edit(
+    "CM-04",
+    "The mask holds numbers. A boolean mask is asked for.",
+    ("dtype=torch.bool, device=device).tril", "device=device).tril"),
+)
+edit(
+    "CM-05",
+    "The argument `device` is not used.",
+    ("dtype=torch.bool, device=device).tril(S - L)", "dtype=torch.bool).tril(S - L)"),
+)
+edit(
+    "CM-06",
+    "Rows and columns are swapped: the mask is (L, S), queries down and keys across.",
+    ("device=device).tril(S - L)", "device=device).tril(S - L).T.flip(0, 1)"),
+)
+
+# -- combining -------------------------------------------------------------------------------------------------------
+
+edit("MK-29", "The masks are joined by or. A key needs all of them: and.", ("result & keep", "result | keep"))
+edit(
+    "CB-01",
+    "Only the last mask counts. Every mask has to allow a key.",
+    ("keep if result is None else result & keep", "keep"),
+)
+edit(
+    "CB-02",
+    "Only the first mask counts. Every mask has to allow a key.",
+    ("keep if result is None else result & keep", "keep if result is None else result"),
+)
+edit(
+    "CB-03",
+    "Integer masks are joined bit by bit: 1 & 2 is 0. Convert each mask to bool first.",
+    (
+        "keep = mask.to(torch.bool)\n            result = keep if result is None else result & keep\n    return None if result is None else result.clone()",
+        "keep = mask\n            result = keep if result is None else result & keep\n    return None if result is None else result.bool()",
+    ),
+)
+edit(
+    "CB-04",
+    "None is not skipped.",
+    (
+        "        if mask is not None:\n            keep = mask.to(torch.bool)\n            result = keep",
+        "        if True:\n            keep = mask.to(torch.bool)\n            result = keep",
+    ),
+)
+edit(
+    "CB-05",
+    "Without any mask an error or a mask comes back. None is asked for.",
+    (
+        "return None if result is None else result.clone()",
+        "return torch.ones(1, dtype=torch.bool) if result is None else result.clone()",
+    ),
+)
+edit(
+    "CB-06",
+    "The result keeps the dtype of the masks. A boolean mask is asked for.",
+    (
+        "            keep = mask.to(torch.bool)\n            result = keep if result is None else result & keep\n    return None if result is None else result.clone()",
+        "            keep = mask\n            result = keep if result is None else result * keep\n    return None if result is None else result.clone()",
+    ),
+)
+edit(
+    "MK-34",
+    "~mask is taken of an integer mask: that flips bits, and ~1 still counts as true.",
+    (
+        "            keep = mask.to(torch.bool)\n            result = keep",
+        "            keep = ~(~mask).to(torch.bool)\n            result = keep",
+    ),
+)
+
+# -- additive --------------------------------------------------------------------------------------------------------
+
+edit(
+    "MK-08",
+    "The blocked entries are multiplied by -inf, and 0 times -inf is NaN. Fill instead.",
+    ('zeros.masked_fill(~mask.to(torch.bool), float("-inf"))', '(1 - mask.to(torch.bool).to(dtype)) * float("-inf")'),
+)
+edit(
+    "AM-01",
+    "The signs of the mask are swapped: kept entries get -inf.",
+    ('masked_fill(~mask.to(torch.bool), float("-inf"))', 'masked_fill(mask.to(torch.bool), float("-inf"))'),
+)
+edit(
+    "MK-12",
+    "Blocked entries get a large finite number. -inf is asked for: sums of finite ones overflow in half precision.",
+    (
+        'zeros.masked_fill(~mask.to(torch.bool), float("-inf"))',
+        "zeros.masked_fill(~mask.to(torch.bool), torch.finfo(dtype).min)",
+    ),
+)
+edit(
+    "AM-02",
+    "Blocked entries get -1e9. That does not fit into float16, and -inf is asked for.",
+    ('zeros.masked_fill(~mask.to(torch.bool), float("-inf"))', "zeros.masked_fill(~mask.to(torch.bool), -1e9)"),
+)
+edit(
+    "AM-03",
+    "Kept entries are 1. They have to be 0, since the mask is added.",
+    ("zeros = torch.zeros(mask.shape", "zeros = torch.ones(mask.shape"),
+)
+edit("AM-04", "The argument `dtype` is not used.", ("torch.zeros(mask.shape, dtype=dtype,", "torch.zeros(mask.shape,"))
+edit(
+    "AM-05",
+    "The mask is made on the CPU: pass device=mask.device.",
+    ("dtype=dtype, device=mask.device)", "dtype=dtype)"),
+)
+edit(
+    "AM-06",
+    "Blocked entries are +inf. They have to be -inf.",
+    ('~mask.to(torch.bool), float("-inf"))', '~mask.to(torch.bool), float("inf"))'),
+)
+edit(
+    "MK-34b",
+    "~mask is taken of an integer mask: that flips bits, and everything counts as blocked.",
+    (
+        'zeros.masked_fill(~mask.to(torch.bool), float("-inf"))',
+        'zeros.masked_fill((~mask).to(torch.bool), float("-inf"))',
+    ),
+)
+
+# -- attention -------------------------------------------------------------------------------------------------------
+
+edit(
+    "MK-01",
+    "The mask is inverted: True means may attend, and here it blocks.",
+    ("    keep = mask.to(torch.bool)\n    scores", "    keep = ~mask.to(torch.bool)\n    scores"),
+)
+edit(
+    "MK-02",
+    "The mask has no effect: masked_fill returns a new tensor, and it is not used.",
+    (
+        'scores = scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)',
+        'scores.masked_fill(~keep, float("-inf"))',
+    ),
+)
+edit(
+    "MK-04",
+    "The scores are multiplied by the mask. A score of 0 is not a weight of 0: exp(0) is 1.",
+    ('scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)', "scores * keep"),
+)
+edit(
+    "MK-05",
+    "Blocked scores become 0 or a small positive number. exp of that is about 1: fill with -inf.",
+    ('masked_fill(~keep, float("-inf"))', "masked_fill(~keep, 1e-9)"),
+    same_as=("MK-04",),
+)
+edit(
+    "MK-06",
+    "The mask is added to the scores as 0 and 1. That blocks nothing.",
+    ('scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)', "scores + keep.to(scores.dtype)"),
+)
+edit(
+    "MK-09",
+    "Blocked scores get a number such as -1e4. Where kept scores are lower still, blocked keys win.",
+    ('masked_fill(~keep, float("-inf"))', "masked_fill(~keep, -1e4)"),
+)
+edit(
+    "MK-13",
+    "A row that may attend nowhere is -inf throughout, and its softmax is NaN.",
+    (".masked_fill(nowhere, 0.0)\n    weights", "\n    weights"),
+    ("torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)", "torch.softmax(scores, dim=-1)"),
+)
+edit(
+    "MK-14",
+    "A row that may attend nowhere gets equal weights, because its fill is finite. It has to be zeros.",
+    (
+        'masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)',
+        "masked_fill(~keep, torch.finfo(scores.dtype).min)",
+    ),
+    ("torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)", "torch.softmax(scores, dim=-1)"),
+    same_as=("MK-14c",),
+)
+edit(
+    "MK-14b",
+    "Blocked scores are filled with -1e9. A row that may attend nowhere gets equal weights, and float16 can't hold -1e9.",
+    ('masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)', "masked_fill(~keep, -1e9)"),
+    ("torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)", "torch.softmax(scores, dim=-1)"),
+    same_as=("MK-14", "MK-14c"),
+)
+edit(
+    "MK-14c",
+    "The row that may attend nowhere is made finite before the softmax, but its weights are not put to zero after it.",
+    ("torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)", "torch.softmax(scores, dim=-1)"),
+    same_as=("MK-14",),
+)
+edit(
+    "MK-15",
+    "NaN is replaced in the output only: the weights and the gradients still hold it.",
+    (".masked_fill(nowhere, 0.0)\n    weights", "\n    weights"),
+    (
+        "torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)\n    return weights @ v, weights",
+        "torch.softmax(scores, dim=-1)\n    return torch.nan_to_num(weights @ v), weights",
+    ),
+)
+edit(
+    "MK-15b",
+    "-inf is added to the scores, and NaN is repaired in the weights. The gradients still hold NaN.",
+    (
+        'scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)',
+        'scores + torch.zeros_like(scores).masked_fill(~keep, float("-inf"))',
+    ),
+    ("torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)", "torch.nan_to_num(torch.softmax(scores, dim=-1))"),
+)
+edit(
+    "MK-50",
+    "The mask is applied to the weights after the softmax. The rows then no longer sum to 1.",
+    (
+        'scores = scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)\n    weights = torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)',
+        "weights = torch.softmax(scores, dim=-1) * keep.to(scores.dtype)",
+    ),
+)
+edit(
+    "MK-36",
+    "masked_fill takes boolean masks only. Convert an integer mask first.",
+    ("    keep = mask.to(torch.bool)\n    scores", "    keep = mask\n    scores"),
+)
+edit(
+    "MK-36b",
+    "Only a mask entry of exactly 1 lets through. Every integer but 0 has to.",
+    ("    keep = mask.to(torch.bool)\n    scores", "    keep = mask == 1\n    scores"),
+)
+edit("SD-01", "The scores are not scaled by 1/sqrt(d).", ("(q / math.sqrt(q.size(-1)))", "q"))
+edit(
+    "SD-08",
+    "The softmax runs over the queries. Each query's weights over the keys have to sum to 1.",
+    ("torch.softmax(scores, dim=-1)", "torch.softmax(scores, dim=-2)"),
+)
+edit(
+    "SD-20",
+    "The results are float32. Return the dtype of the inputs.",
+    ("    return weights @ v, weights", "    return (weights @ v).float(), weights.float()"),
+)
+edit(
+    "MK-41",
+    "The caller's mask is changed in place.",
+    (
+        "    nowhere = ~keep.any(dim=-1, keepdim=True)\n",
+        "    nowhere = ~keep.any(dim=-1, keepdim=True)\n    mask.fill_(1)\n",
+    ),
+)
+edit(
+    "MK-40",
+    "A tensor is made on the CPU inside. On a GPU it would meet tensors of another device.",
+    (
+        "    nowhere = ~keep.any(dim=-1, keepdim=True)\n",
+        "    keep = keep & torch.ones(k.size(-2), dtype=torch.bool)\n    nowhere = ~keep.any(dim=-1, keepdim=True)\n",
+    ),
+)
+edit(
+    "DV-10",
+    "The gradient is cut on its way: a detach, .data or numpy call stands there.",
+    ("@ k.transpose(-2, -1)\n    nowhere", "@ k.detach().transpose(-2, -1)\n    nowhere"),
+)
+edit(
+    "MK-51",
+    "Rows are put to zero in the output and not in the weights.",
+    (
+        "torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)\n    return weights @ v, weights",
+        "torch.softmax(scores, dim=-1)\n    return (weights @ v).masked_fill(nowhere, 0.0), weights",
+    ),
+    same_as=("MK-14c", "MK-14"),
+)
+edit(
+    "SD-30",
+    "Only the output is returned. The pair (output, weights) is asked for.",
+    ("    return weights @ v, weights", "    return weights @ v"),
+)
+edit(
+    "MK-16",
+    "The mask also blocks rows of queries: it is used along both axes.",
+    (
+        "    keep = mask.to(torch.bool)\n    scores = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)\n",
+        "    keep = mask.to(torch.bool)\n    scores = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)\n    if scores.size(-1) == scores.size(-2):\n        keep = keep & keep.transpose(-2, -1)\n",
+    ),
+)
+
+# -- the other convention --------------------------------------------------------------------------------------------
+
+edit(
+    "KM-01",
+    "The boolean mask is handed on as it is. In nn.MultiheadAttention True means blocked.",
+    ("        return ~mask\n", "        return mask.clone()\n"),
+)
+edit(
+    "MK-37",
+    "An additive mask is cast to bool: -inf becomes True. 0 keeps and -inf blocks.",
+    ('    return mask > float("-inf")', "    return mask.bool()"),
+)
+edit(
+    "KM-02",
+    "Every mask is treated as boolean: an additive one has to be compared with -inf.",
+    ("    if mask.dtype == torch.bool:\n        return ~mask", "    if True:\n        return ~mask"),
+)
+edit(
+    "KM-03",
+    "Every mask is treated as additive: a boolean one has to be turned round.",
+    ("    if mask.dtype == torch.bool:\n        return ~mask\n", "    mask = mask.float()\n"),
+)
+edit(
+    "KM-04",
+    "The result is additive. A boolean mask is asked for.",
+    ('    return mask > float("-inf")', "    return mask.clone()"),
+)
+edit(
+    "KM-05",
+    "The additive mask is turned round: 0 keeps.",
+    ('    return mask > float("-inf")', '    return mask == float("-inf")'),
+    same_as=("MK-37",),
+)
