@@ -167,6 +167,15 @@ class Learner:
         reply = self._ask("largest", target, args, kwargs)
         return reply["value"], reply["largest"]
 
+    def memory(self, target: str | Remote, *args: Any, **kwargs: Any) -> tuple[Any, int, int]:
+        """As `largest_tensor`, and the elements of all tensors alive at one time, inputs left out."""
+        reply = self._ask("largest", target, args, kwargs)
+        return reply["value"], reply["largest"], reply["peak"]
+
+    def pretend(self, devices: list[str], target: str | Remote, *args: Any, **kwargs: Any) -> Any:
+        """Call as if the machine had just these accelerators (`cuda`, `mps`), the best first."""
+        return self._ask("pretend", target, args, kwargs, devices=devices)
+
     def torch(self, class_name: str, *args: Any, **kwargs: Any) -> Remote:
         """Build `torch.nn.<class_name>` behind the channel, to hand to the learner's code."""
         return self._send({"op": "torch", "class": class_name, "args": args, "kwargs": kwargs}, f"nn.{class_name}")

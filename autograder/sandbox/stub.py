@@ -12,10 +12,13 @@ import socket
 import struct
 import sys
 import traceback
+import weakref
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -97,10 +100,21 @@ class Stub:
         return fake.run(self._target(request), request["args"], request["kwargs"])
 
     def _op_largest(self, request: dict) -> dict:
-        """Call without gradients and report the elements of the largest tensor that any operator made."""
-        with _LargestTensor() as seen, torch.no_grad():
+        """Call without gradients; report the elements of the largest tensor made, and of all alive at one time."""
+        inputs = [t for t in tree_leaves((request["args"], request["kwargs"])) if isinstance(t, torch.Tensor)]
+        with _Memory(inputs) as seen, torch.no_grad():
             value = self._op_call(request)
-        return {"value": value, "largest": seen.largest}
+        return {"value": value, "largest": seen.largest, "peak": seen.peak}
+
+    def _op_pretend(self, request: dict) -> Any:
+        """Call as if this machine had just the accelerators in `devices`: `cuda`, `mps`."""
+        with _pretended(self._namespace, request["devices"]):
+            target = self._target(request)
+            getattr(target, "cache_clear", lambda: None)()
+            try:
+                return target(*request["args"], **request["kwargs"])
+            finally:
+                getattr(target, "cache_clear", lambda: None)()
 
     def _op_get(self, request: dict) -> Any:
         target = self._target(request)
@@ -185,18 +199,89 @@ class _AnsweredByGrader(torch.nn.Module):
         return reply["value"]
 
 
-class _LargestTensor(TorchDispatchMode):
-    """Watches every operator below autograd, and keeps the size of the largest storage that one returned."""
+class _Memory(TorchDispatchMode):
+    """Watches every operator below autograd: the elements of the largest storage made, and of all alive at one time.
 
-    largest = 0
+    Views of the inputs are not made. What a kernel uses inside is not seen.
+    """
+
+    def __init__(self, inputs: list[torch.Tensor]):
+        super().__init__()
+        self.largest = self.peak = self._alive = 0
+        self._known = {t.untyped_storage()._cdata for t in inputs}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, torch.Tensor):
-                elements = tensor.untyped_storage().nbytes() // max(1, tensor.element_size())
-                self.largest = max(self.largest, elements)
+                self._note(tensor.untyped_storage(), tensor.element_size())
         return result
+
+    def _note(self, storage: torch.UntypedStorage, element_size: int) -> None:
+        key = storage._cdata
+        if key in self._known:
+            return
+        elements = storage.nbytes() // max(1, element_size)
+        self._known.add(key)
+        self._alive += elements
+        self.largest, self.peak = max(self.largest, elements), max(self.peak, self._alive)
+        weakref.finalize(storage, self._gone, key, elements)
+
+    def _gone(self, key: int, elements: int) -> None:
+        self._known.discard(key)
+        self._alive -= elements
+
+
+class _OnTheCpu(TorchFunctionMode):
+    """Tensors for a pretended accelerator are made on the CPU, so that code which tries a device out finds it."""
+
+    def __init__(self, devices: list[str]):
+        super().__init__()
+        self._devices = tuple(devices)
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.cuda and "cuda" in self._devices:
+            return args[0].clone()
+        if func is torch.device:
+            return func(*args, **(kwargs or {}))
+        return func(*[self._placed(a) for a in args], **{k: self._placed(v) for k, v in (kwargs or {}).items()})
+
+    def _placed(self, value: Any) -> Any:
+        named = isinstance(value, str | torch.device) and str(value).split(":")[0] in self._devices
+        return torch.device("cpu") if named else value
+
+
+@contextlib.contextmanager
+def _pretended(namespace: dict[str, Any], devices: list[str]):
+    cuda, mps = "cuda" in devices, "mps" in devices
+    best = torch.device(devices[0]) if devices else None
+    answers: list[tuple[Any, str, Any]] = [
+        (torch.cuda, "is_available", cuda),
+        (torch.cuda, "device_count", int(cuda)),
+        (torch.cuda, "current_device", 0),
+        (torch.backends.mps, "is_available", mps),
+        (torch.backends.mps, "is_built", mps),
+        (torch.mps, "device_count", int(mps)),
+        (torch.mps, "is_available", mps),
+        (torch.accelerator, "is_available", bool(devices)),
+        (torch.accelerator, "device_count", int(bool(devices))),
+        (torch.accelerator, "current_accelerator", best),
+    ]
+    with contextlib.ExitStack() as stack:
+        for owner, name, answer in answers:
+            original = getattr(owner, name, None)
+            if original is None:
+                continue
+            told = _always(answer)
+            stack.enter_context(mock.patch.object(owner, name, told))
+            own = {n: told for n, value in namespace.items() if value is original}
+            stack.enter_context(mock.patch.dict(namespace, own))
+        stack.enter_context(_OnTheCpu(devices))
+        yield
+
+
+def _always(answer: Any) -> Callable:
+    return lambda *args, **kwargs: answer
 
 
 def _wants_grad(value: Any) -> bool:
