@@ -96,6 +96,8 @@ def test_positions(learner, reference, rng):
 
 @item("positions", points=0.5, title="another base", hint="Hand `base` on to the frequencies.")
 def test_base(learner, reference, rng):
+    compare(learner, reference, rng.normal(2, 3, 14), base=300.0, what=" with base 300")
+    # The same size with one base after another, for those who keep frequencies from an earlier call.
     x = rng.normal(2, 5, 8)
     compare(learner, reference, x, what=" with the default base")
     compare(learner, reference, x, base=500.0, what=" with base 500")
