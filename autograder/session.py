@@ -126,6 +126,17 @@ class Session:
         self._client.kc.execute(SERVE, silent=True, store_history=False)
 
     def _start_kernel(self) -> None:
+        # A kernel that was killed may leave hundreds of processes that take a moment to end; until then there is no
+        # room for a new one.
+        for pause_s in (0.5, 2.0):
+            try:
+                return self._fork_kernel()
+            except RuntimeError:
+                self.close()
+                time.sleep(pause_s)
+        self._fork_kernel()
+
+    def _fork_kernel(self) -> None:
         began = time.monotonic()
         manager = SandboxKernelManager(self.zygote)
         manager.context.setsockopt(zmq.MAXMSGSIZE, 64 * MIB)
