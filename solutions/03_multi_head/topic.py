@@ -249,7 +249,7 @@ class MultiHeadAttention(nn.Module):
         return self.W_o(merge_heads(weights @ values))
         ### END SOLUTION
 
-# %% check="attention"
+# %% given="torchs_layer"
 def torchs_layer(layer, num_heads):
     """torch's own layer with the weights of yours."""
     other = nn.MultiheadAttention(layer.W_q.in_features, num_heads, batch_first=True)
@@ -260,10 +260,21 @@ def torchs_layer(layer, num_heads):
     return other
 
 
-torch.manual_seed(0)
-layer = MultiHeadAttention(12, 3)
-builtin = torchs_layer(layer, 3)
-x, memory, values = torch.randn(2, 5, 12), torch.randn(2, 7, 12), torch.randn(2, 7, 12)
+def layers_and_inputs():
+    """Your layer, torch's layer with the same weights, and q, k, v for the checks below."""
+    torch.manual_seed(0)
+    yours = MultiHeadAttention(12, 3)
+    return yours, torchs_layer(yours, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12), torch.randn(2, 7, 12)
+
+
+def example_mask():
+    """A mask for 5 queries and 7 keys, with rows that differ."""
+    keep = torch.tensor([[True, False, True, True, False, True, True]] * 5)
+    keep[2] = ~keep[2]
+    return keep
+
+# %% check="attention"
+layer, builtin, x, memory, values = layers_and_inputs()
 show_check("self-attention", builtin(x, x, x)[0], layer(x, x, x), "project, split, attend, merge, project")
 show_check(
     "cross-attention",
@@ -280,8 +291,8 @@ else:
     raise AssertionError("expected: a ValueError for d_model=10 with 3 heads\ngot:      a layer")
 
 # %% check="mask"
-keep = torch.tensor([[True, False, True, True, False, True, True]] * 5)
-keep[2] = ~keep[2]
+layer, builtin, x, memory, values = layers_and_inputs()
+keep = example_mask()
 # torch's own layer has the opposite convention: there, True means blocked.
 expected = builtin(x, memory, values, attn_mask=~keep)[0]
 show_check("a mask for all heads", expected, layer(x, memory, values, keep), "True means: may attend")
@@ -292,6 +303,8 @@ expected = torch.cat([builtin(x[:1], memory[:1], values[:1])[0], builtin(x[1:], 
 show_check("one mask for each sample", expected, layer(x, memory, values, per_sample), "broadcast the mask as it is")
 
 # %% check="rows"
+layer, _, x, memory, values = layers_and_inputs()
+keep = example_mask()
 keep[1] = False
 show_check(
     "a row that may attend nowhere",
@@ -301,6 +314,9 @@ show_check(
 )
 
 # %% check="types"
+_, _, x, memory, values = layers_and_inputs()
+keep = example_mask()
+keep[1] = False
 for name, dtype in (("half", torch.float16), ("bfloat16", torch.bfloat16), ("double", torch.float64)):
     small = MultiHeadAttention(12, 3).to(dtype)
     result = small(x.to(dtype), memory.to(dtype), values.to(dtype), keep)

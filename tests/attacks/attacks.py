@@ -1,7 +1,6 @@
 """Attacks on the grading: each turns a wrong answer into a program that tries to be scored as right, or to do harm.
 
-Each attack is the source of a cell that runs before the (wrong) answer, beside it, or in its place. `{wrong}` stands for
-the wrong answer. What must hold for every one of them stands in `test_attacks`.
+Each attack is the source of a cell that runs after the wrong answer, beside it or in its place. What must hold for every one of them stands in `test_attacks`.
 """
 
 WRONG = """
