@@ -213,11 +213,13 @@ edit(
         "nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model)",
         "nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model), nn.ReLU()",
     ),
+    same_as=("BL-12c",),
 )
 edit(
     "BL-12c",
     "A second activation stands at the end of feed_forward, so that it can add hardly anything negative.",
     ("nn.GELU(), nn.Linear(d_ff, d_model))", "nn.GELU(), nn.Linear(d_ff, d_model), nn.ReLU())"),
+    same_as=("BL-12b",),
 )
 edit(
     "BL-26",
