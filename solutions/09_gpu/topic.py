@@ -51,8 +51,7 @@ def show_check(what, expected, got, hint):
 # %% given="plain_attention"
 def plain_attention(q, k, v, mask=None):
     """Attention with the whole (L, S) matrix in memory, to compare with."""
-    keep = None if mask is None else mask.to(torch.bool)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=keep)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=None if mask is None else mask.to(torch.bool))
 
 
 # %% [markdown]
@@ -77,14 +76,17 @@ def pick_device():
 device = pick_device()
 assert isinstance(device, torch.device), f"expected a torch.device, got {type(device).__name__}: torch.device('cpu')"
 show_check("a tensor can be made there", torch.zeros(2), torch.zeros(2, device=device).cpu(), "is the device there?")
-print(f"ok    this machine: {device}")
+print(f"ok    this machine: {device}")  # the tests ask on pretended machines, too: with CUDA, with MPS, with both
 
 # %% [markdown]
 # ## Step 2 · Attention block by block
 #
+# With 100 000 keys and as many queries, the scores of one head take 40 GB in float32. So they have to be used up as they
+# come.
+#
 # The softmax needs the maximum and the sum of a whole row, yet it can be computed while the keys come in blocks.
-# Keep three things for each query: the maximum `m` so far, the sum `s` of exponentials so far, and the weighted sum of values
-# `o` so far. A new block of scores $x_j$ changes them:
+# Keep three things for each query: the maximum `m` so far, the sum `s` of exponentials so far, and the weighted sum of
+# values `o` so far. A new block of scores $x_j$ changes them:
 #
 # $$m' = \max(m, \max_j x_j)\qquad s' = s\,e^{m - m'} + \sum_j e^{x_j - m'}\qquad
 # o' = o\,e^{m - m'} + \sum_j e^{x_j - m'} v_j$$
@@ -95,8 +97,11 @@ print(f"ok    this machine: {device}")
 #
 # - `q (..., L, d)`, `k (..., S, d)`, `v (..., S, d_v)`; `mask` broadcastable to `(..., L, S)`, True or not 0 may attend;
 #   a row that may attend nowhere is zeros;
-# - no tensor of `L * S` elements is ever made: extra memory grows with `(L + S) * block_size`;
+# - no tensor of `L * S` elements is ever made, and blocks of scores are not collected: extra memory, without gradients,
+#   grows with `(L + S) * block_size`;
 # - `block_size` need not divide `L` or `S`; gradients flow; float16, bfloat16, float32 and float64 work.
+#
+# The rule above takes blocks of keys. Blocks of queries, or of both, are right as well.
 #
 # <details><summary>Hint 1</summary>Loop over blocks of keys: <code>k.split(block_size, dim=-2)</code>.</details>
 # <details><summary>Hint 2</summary>A mask may have size 1 where it broadcasts. Cut an axis only where it has full
@@ -148,6 +153,9 @@ mask = torch.rand(5, 7) < 0.6
 mask[:, 0] = True
 got = blockwise_attention(q, k, v, mask, block_size=3)
 show_check("a mask", plain_attention(q, k, v, mask), got, "cut the mask like the keys")
+columns = torch.tensor([[1, 0, 1, 1, 0, 1, 1]])
+got = blockwise_attention(q, k, v, columns, block_size=3)
+show_check("one row of 0 and 1 for all queries", plain_attention(q, k, v, columns), got, "0 blocks; an axis of size 1")
 mask[2] = False
 got = blockwise_attention(q, k, v, mask, block_size=3)
 show_check("a row that may attend nowhere", torch.zeros(2, 3), got[:, 2], "its sum is 0: zeros, not NaN")
@@ -210,7 +218,7 @@ show_check("no mask", plain_attention(q, k, v), fast_attention(q, k, v), "call F
 causal = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]])
 got = fast_attention(q, k, v, causal=True)
 show_check("causal, 3 queries and 5 keys", plain_attention(q, k, v, causal), got, "the last query sees every key")
-mask = torch.tensor([1, 0, 1, 1, 1])
+mask = torch.tensor([[1, 0, 1, 1, 1]])
 got = fast_attention(q, k, v, mask, causal=True)
 show_check("causal and a mask of 0 and 1", plain_attention(q, k, v, causal * mask), got, "both have to allow a key")
 
@@ -243,7 +251,7 @@ def attention_cost(B, H, L, S, d, d_v, bytes_per_element):
 show_check(
     "the smallest case", (4, 32, 16), attention_cost(1, 1, 1, 1, 1, 1, 4), "4 arrays of 1; scores and weights twice"
 )
-show_check("two heads", (1 * 2 * 2 * 2 * 3 * 9, 2 * 2 * (53 + 24), 2 * 2 * 53), attention_cost(1, 2, 2, 3, 4, 5, 2),
+show_check("two heads", (2 * 2 * 2 * 3 * 9, 2 * 2 * (45 + 24), 2 * 2 * 45), attention_cost(1, 2, 2, 3, 4, 5, 2),
            "q 2*4, k 3*4, v 3*5, output 2*5; products 2*3*4 and 2*3*5")  # fmt: skip
 
 # %% [markdown]

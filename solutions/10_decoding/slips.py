@@ -297,7 +297,7 @@ edit(
     ),
 )
 edit(
-    "GQ-09c",
+    "RO-25",
     "A head of odd size is accepted, though rotation needs pairs.",
     (
         '        if d_model // num_heads % 2:\n            raise ValueError(f"d_model={d_model} with num_heads={num_heads} gives heads of an odd size")\n',
@@ -310,12 +310,12 @@ edit(
     ("self.W_v = nn.Linear(d_model, small, bias=bias)", "self.W_v = nn.Linear(d_model, small)"),
 )
 edit(
-    "GQ-16",
+    "RO-09",
     "The argument `base` is not used.",
     ("num_heads, num_kv_heads, base\n", "num_heads, num_kv_heads, 10000.0\n"),
 )
 edit(
-    "RO-01",
+    "RO-34",
     "Nothing is rotated: the attention knows no positions.",
     (
         "q = stand_in_rotary(heads(self.W_q, self.num_heads), positions, self.base)",
@@ -375,3 +375,398 @@ edit(
     "Positions are made on the CPU: pass device=x.device.",
     ("torch.arange(past, past + length, device=x.device)", "torch.arange(past, past + length)"),
 )
+edit(
+    "DV-04",
+    "The positions and angles are float32 and meet float64: convert the result, or compute in the dtype of x.",
+    (
+        "return torch.cat((turned.real, turned.imag), dim=-1).to(x.dtype)",
+        "return torch.cat((turned.real, turned.imag), dim=-1).float()",
+    ),
+    same_as=("RO-21",),
+)
+edit(
+    "DV-08",
+    "The length of the first call is kept for all later ones.",
+    (
+        "        batch, length, d_model = x.shape\n",
+        '        batch, length, d_model = x.shape\n        length = self.__dict__.setdefault("first_length", length)\n',
+    ),
+)
+edit(
+    "DV-10",
+    "The values are detached, so no gradient reaches W_v.",
+    ("v = heads(self.W_v, self.num_kv_heads)", "v = heads(self.W_v, self.num_kv_heads).detach()"),
+)
+edit(
+    "DV-12",
+    "The global random seed is set inside forward. Leave global state alone.",
+    (
+        "        batch, length, d_model = x.shape\n",
+        "        batch, length, d_model = x.shape\n        torch.manual_seed(0)\n",
+    ),
+)
+
+# -- more of the cache -----------------------------------------------------------------------------------------------
+
+edit(
+    "KV-18",
+    "The heads are repeated before they go into the cache. It then holds every shared head several times: repeat what "
+    "comes out.",
+    (
+        "        if cache is not None:\n            k, v = cache.append(k, v)\n"
+        "        repeats = self.num_heads // self.num_kv_heads\n"
+        "        k, v = repeat_kv(k, repeats), repeat_kv(v, repeats)\n",
+        "        repeats = self.num_heads // self.num_kv_heads\n"
+        "        k, v = repeat_kv(k, repeats), repeat_kv(v, repeats)\n"
+        "        if cache is not None:\n            k, v = cache.append(k, v)\n",
+    ),
+)
+edit(
+    "KV-29",
+    "The cache detaches the new keys and values, and the detached ones are what comes back: no gradient reaches them.",
+    (
+        "        self.keys, self.values, self.length = k, v, k.size(2)\n        return k, v",
+        "        self.keys, self.values, self.length = k.detach(), v.detach(), k.size(2)\n        return self.keys, self.values",
+    ),
+)
+edit(
+    "KV-30",
+    "The module counts the positions itself. A second sequence, with a cache of its own, then starts where the first "
+    "one ended: ask the cache.",
+    (
+        "past = 0 if cache is None else cache.length",
+        'past = 0 if cache is None else self.__dict__.get("past", 0)\n        self.__dict__["past"] = past + length',
+    ),
+    (
+        "seen = torch.arange(k.size(2), device=x.device) <= positions.unsqueeze(1)",
+        "seen = torch.ones(length, k.size(2), dtype=torch.bool, device=x.device).tril(k.size(2) - length)",
+    ),
+)
+edit(
+    "KV-31",
+    "The module keeps a cache of its own and uses it for every sequence. Use the one that is handed in.",
+    (
+        "        past = 0 if cache is None else cache.length\n",
+        '        if cache is not None:\n            cache = self.__dict__.setdefault("own", cache)\n'
+        "        past = 0 if cache is None else cache.length\n",
+    ),
+)
+edit(
+    "KV-32",
+    "The values are not appended: the attention sees the values of the new chunk alone.",
+    ("            k, v = cache.append(k, v)\n", "            k, v = cache.append(k, v)[0], v\n"),
+)
+edit(
+    "KV-33",
+    "Keys are put behind the old ones, values in front of them: they no longer belong together.",
+    (
+        "k, v = torch.cat((self.keys, k), dim=2), torch.cat((self.values, v), dim=2)",
+        "k, v = torch.cat((self.keys, k), dim=2), torch.cat((v, self.values), dim=2)",
+    ),
+)
+edit(
+    "KV-34",
+    "The values are the keys: one of the two is stored twice.",
+    (
+        "k, v = torch.cat((self.keys, k), dim=2), torch.cat((self.values, v), dim=2)",
+        "k, v = torch.cat((self.keys, k), dim=2), torch.cat((self.keys, v), dim=2)",
+    ),
+)
+edit(
+    "KV-35",
+    "The cache keeps its first dtype. Return the dtype that comes in.",
+    (
+        "        if self.keys is not None:\n            k, v",
+        "        k, v = k.float(), v.float()\n        if self.keys is not None:\n            k, v",
+    ),
+)
+edit(
+    "KV-02b",
+    "The positions count calls, not tokens: chunks of several tokens come too close together.",
+    (
+        "past = 0 if cache is None else cache.length",
+        'past = 0 if cache is None else cache.length\n        step = 0 if cache is None else cache.__dict__.get("step", 0)\n'
+        '        if cache is not None:\n            cache.__dict__["step"] = step + 1',
+    ),
+    (
+        "positions = torch.arange(past, past + length, device=x.device)",
+        "positions = torch.arange(step, step + length, device=x.device)",
+    ),
+    ("<= positions.unsqueeze(1)", "<= torch.arange(past, past + length, device=x.device).unsqueeze(1)"),
+)
+edit(
+    "KV-36",
+    "All keys are rotated on every call, those of the cache as well, which were rotated before: they turn twice.",
+    (
+        "            k, v = cache.append(k, v)\n",
+        "            k, v = cache.append(k, v)\n            k = stand_in_rotary(k, torch.arange(k.size(2), device=x.device), self.base)\n",
+    ),
+)
+
+# -- the rotation, where it is the learner's own ---------------------------------------------------------------------
+
+edit(
+    "RO-01",
+    "The pairs are neighbours (interleaved). Half-split pairs feature i with feature i + d/2.",
+    (
+        "pairs = torch.complex(x[..., : d // 2].double(), x[..., d // 2 :].double())",
+        "pairs = torch.complex(x[..., 0::2].double(), x[..., 1::2].double())",
+    ),
+)
+edit(
+    "RO-02",
+    "Halves are paired, but the angles are those of neighbours: each frequency stands twice in a row.",
+    (
+        "    steps = torch.arange(0, d, 2, device=x.device, dtype=torch.float64)\n",
+        "    steps = torch.arange(0, d // 2, device=x.device, dtype=torch.float64) // 2 * 2\n",
+    ),
+)
+edit(
+    "RO-04",
+    "The rotation goes the other way round: check the sign of the sine.",
+    (
+        "turned = pairs * torch.polar(torch.ones_like(turns), turns)",
+        "turned = pairs * torch.polar(torch.ones_like(turns), -turns)",
+    ),
+    same_as=("RO-06",),
+)
+edit(
+    "RO-05",
+    "The minus sign of the rotation is missing. Lengths are no longer kept.",
+    (
+        "    turned = pairs * torch.polar(torch.ones_like(turns), turns)\n",
+        "    a, b, c, s = pairs.real, pairs.imag, turns.cos(), turns.sin()\n    turned = torch.complex(a * c + b * s, a * s + b * c)\n",
+    ),
+)
+edit(
+    "RO-06",
+    "Sine and cosine stand in each other's place.",
+    (
+        "    turned = pairs * torch.polar(torch.ones_like(turns), turns)\n",
+        "    a, b, c, s = pairs.real, pairs.imag, turns.sin(), turns.cos()\n    turned = torch.complex(a * c - b * s, a * s + b * c)\n",
+    ),
+    same_as=("RO-04",),
+)
+edit(
+    "RO-08",
+    "The frequencies are made from d_model. They come from the size of a head.",
+    (
+        "    steps = torch.arange(0, d, 2, device=x.device, dtype=torch.float64)\n",
+        "    steps = torch.arange(0, d, 2, device=x.device, dtype=torch.float64) / x.size(1)\n",
+    ),
+    (
+        "k = stand_in_rotary(heads(self.W_k, self.num_kv_heads), positions, self.base)",
+        "k = stand_in_rotary(heads(self.W_k, self.num_kv_heads), positions, self.base ** (self.num_kv_heads / self.num_heads))",
+    ),
+)
+edit(
+    "RO-12",
+    "The positions run along the heads. In (B, H, L, d) they belong to axis 2.",
+    (
+        "    turns = positions.double().unsqueeze(-1) * torch.exp(-math.log(base) / d * steps)\n",
+        "    positions = positions[0] + torch.arange(x.size(1), device=x.device)\n"
+        "    turns = (positions.double().unsqueeze(-1) * torch.exp(-math.log(base) / d * steps)).unsqueeze(1)\n",
+    ),
+)
+edit(
+    "RO-13",
+    "The positions run along the batch. In (B, H, L, d) they belong to axis 2.",
+    (
+        "    turns = positions.double().unsqueeze(-1) * torch.exp(-math.log(base) / d * steps)\n",
+        "    positions = positions[0] + torch.arange(x.size(0), device=x.device)\n"
+        "    turns = (positions.double().unsqueeze(-1) * torch.exp(-math.log(base) / d * steps))[:, None, None]\n",
+    ),
+    same_as=("RO-34",),
+)
+edit(
+    "RO-14",
+    "The rotation comes before the heads are cut: its pairs and frequencies are those of d_model.",
+    (
+        "q = stand_in_rotary(heads(self.W_q, self.num_heads), positions, self.base)",
+        "q = stand_in_rotary(self.W_q(x), positions, self.base).view(batch, length, self.num_heads, -1).transpose(1, 2)",
+    ),
+    (
+        "k = stand_in_rotary(heads(self.W_k, self.num_kv_heads), positions, self.base)",
+        "k = stand_in_rotary(self.W_k(x), positions, self.base).view(batch, length, self.num_kv_heads, -1).transpose(1, 2)",
+    ),
+)
+edit(
+    "RO-17",
+    "The angles come from a table of fixed length, and positions beyond it all get its last row.",
+    ("turns = positions.double()", "turns = positions.clamp(max=5).double()"),
+)
+edit(
+    "RO-20",
+    "Positions and angles are made in the dtype of x. bfloat16 has no 257: use float32 or better for them.",
+    ("turns = positions.double()", "turns = positions.to(x.dtype).double()"),
+)
+edit(
+    "RO-21",
+    "The rotation returns float32 whatever came in, and the attention meets two dtypes.",
+    (
+        "return torch.cat((turned.real, turned.imag), dim=-1).to(x.dtype)",
+        "return torch.cat((turned.real, turned.imag), dim=-1).to(torch.float32)",
+    ),
+    same_as=("DV-04",),
+)
+edit(
+    "RO-22",
+    "Complex numbers do not exist in bfloat16: convert to float32 or better first.",
+    (
+        "pairs = torch.complex(x[..., : d // 2].double(), x[..., d // 2 :].double())",
+        "pairs = torch.complex(x[..., : d // 2], x[..., d // 2 :])",
+    ),
+)
+
+# -- more of the attention -------------------------------------------------------------------------------------------
+
+edit(
+    "MH-02",
+    "The scores are divided by the square root of the number of heads. It is the size of a head that counts.",
+    ("attn_mask=seen)", "attn_mask=seen, scale=self.num_heads**-0.5)"),
+)
+edit(
+    "SD-01",
+    "The scores are not divided by the square root of the head's size.",
+    ("attn_mask=seen)", "attn_mask=seen, scale=1.0)"),
+)
+edit(
+    "SD-02",
+    "The scores are divided by the size of a head, not by its square root.",
+    ("attn_mask=seen)", "attn_mask=seen, scale=self.num_heads / d_model)"),
+)
+edit(
+    "SD-17",
+    "Keys and values stand in each other's place.",
+    ("F.scaled_dot_product_attention(q, k, v,", "F.scaled_dot_product_attention(q, v, k,"),
+)
+edit(
+    "SD-22",
+    "Dropout is on, in eval, too: two calls with the same inputs differ.",
+    ("attn_mask=seen)", "attn_mask=seen, dropout_p=0.2)"),
+)
+edit(
+    "MH-06",
+    "The keys come from the query projection.",
+    (
+        "k = stand_in_rotary(heads(self.W_k, self.num_kv_heads), positions, self.base)",
+        "k = stand_in_rotary(heads(self.W_q, self.num_heads)[:, : self.num_kv_heads], positions, self.base)",
+    ),
+)
+edit(
+    "MH-08",
+    "The biases of the projections are not added.",
+    ("            return projection(x).view", "            return F.linear(x, projection.weight).view"),
+)
+edit(
+    "MH-09",
+    "The bias of the last projection is not added.",
+    (
+        "return self.W_o(output.transpose(1, 2).reshape(batch, length, d_model))",
+        "return F.linear(output.transpose(1, 2).reshape(batch, length, d_model), self.W_o.weight)",
+    ),
+)
+edit(
+    "MH-20",
+    "A non-linearity stands after the last projection. There is none.",
+    (
+        "return self.W_o(output.transpose(1, 2).reshape(batch, length, d_model))",
+        "return self.W_o(output.transpose(1, 2).reshape(batch, length, d_model)).relu()",
+    ),
+)
+edit(
+    "MH-21",
+    "The input is added to the output. A block does that, not the attention.",
+    (
+        "return self.W_o(output.transpose(1, 2).reshape(batch, length, d_model))",
+        "return x + self.W_o(output.transpose(1, 2).reshape(batch, length, d_model))",
+    ),
+)
+edit(
+    "SP-02",
+    "The heads are cut without regard to the tokens: a view straight to (B, H, L, d) mixes positions and heads.",
+    (
+        "projection(x).view(batch, length, count, -1).transpose(1, 2)",
+        "projection(x).view(batch * count, length, -1).view(batch, count, length, -1)",
+    ),
+    same_as=("SP-01",),
+)
+edit(
+    "SP-05",
+    "The input is read as (L, B, D). It is (B, L, D): samples and positions are mixed.",
+    (
+        "projection(x).view(batch, length, count, -1).transpose(1, 2)",
+        "projection(x).reshape(length, batch, count, -1).permute(1, 2, 0, 3)",
+    ),
+)
+edit(
+    "SP-10",
+    "The features of the heads are interleaved when they are joined. Head 0 comes first, then head 1.",
+    ("output.transpose(1, 2).reshape(", "output.permute(0, 2, 3, 1).reshape("),
+)
+edit(
+    "SP-14",
+    "The heads are averaged, not joined.",
+    (
+        "output.transpose(1, 2).reshape(batch, length, d_model)",
+        "output.mean(dim=1).repeat(1, 1, self.num_heads)",
+    ),
+)
+edit(
+    "MK-25",
+    "is_causal is used with a cache. It aligns the mask to the start.",
+    ("attn_mask=seen)", "is_causal=True)"),
+    same_as=("KV-08",),
+)
+edit(
+    "MK-01",
+    "The mask is inverted: True means may attend.",
+    ("output = F.scaled", "seen = ~seen\n        output = F.scaled"),
+)
+edit(
+    "GQ-17",
+    "W_q has H_kv * d rows, like W_k. Queries have all H heads.",
+    (
+        "self.W_q = nn.Linear(d_model, d_model, bias=bias)",
+        "self.W_q = nn.Linear(d_model, small, bias=bias)",
+    ),
+)
+edit(
+    "GQ-18",
+    "Each key head serves every query head in turn by a sum over groups: the outputs of a group are mixed.",
+    (
+        "        k, v = repeat_kv(k, repeats), repeat_kv(v, repeats)\n",
+        "        k, v = repeat_kv(k, repeats), repeat_kv(v, repeats)\n"
+        "        q = q.unflatten(1, (-1, repeats)).mean(dim=2).repeat_interleave(repeats, dim=1)\n",
+    ),
+)
+edit(
+    "GQ-15b",
+    "The argument `bias` is not used at the last projection.",
+    ("self.W_o = nn.Linear(d_model, d_model, bias=bias)", "self.W_o = nn.Linear(d_model, d_model)"),
+)
+edit(
+    "GQ-15c",
+    "There are no biases, whatever `bias` says: its default is True.",
+    (
+        "self.W_q = nn.Linear(d_model, d_model, bias=bias)",
+        "bias = False\n        self.W_q = nn.Linear(d_model, d_model, bias=bias)",
+    ),
+)
+edit(
+    "GQ-19",
+    "The error does not say which sizes do not fit: name the numbers.",
+    (
+        'raise ValueError(f"num_heads={num_heads} is not divisible by num_kv_heads={num_kv_heads}")',
+        'raise ValueError("the heads do not fit")',
+    ),
+)
+
+
+@slip("GQ-20", "The error is a TypeError or another one. Sizes that do not fit are a ValueError.")
+class GroupedQueryAttention(GroupedQueryAttention):
+    def __init__(self, d_model, num_heads, num_kv_heads, bias=True, base=10000.0):
+        try:
+            super().__init__(d_model, num_heads, num_kv_heads, bias, base)
+        except ValueError as error:
+            raise TypeError(str(error)) from None

@@ -139,11 +139,14 @@ show_check("another cache is empty", 0, other.length, "keep the tensors in self,
 # - `forward(x, cache=None)`: `x (B, L, D)` holds the new tokens. With a cache they come behind those that it has: their
 #   positions start at the cache's length, and they see everything before them. The result is `(B, L, D)`, for the new
 #   tokens alone.
-# - However a sequence is cut into chunks, the output is the same.
+# - The cache holds `H_kv` heads: repeat what comes out of it, not what goes in.
+# - However a sequence is cut into chunks, the output is the same. Gradients reach `x` and every parameter; whether they
+#   also go back into earlier chunks is left open.
 # - `num_heads` has to divide `d_model`, `num_kv_heads` has to divide `num_heads`, and a head must be even; otherwise a
 #   `ValueError` names the numbers.
 #
-# For the rotation use your own code of chapter 07, or `stand_in_rotary`.
+# For the rotation use your own code of chapter 07, or `stand_in_rotary`. If `repeat_kv` is not written yet, the option
+# `enable_gqa=True` of `F.scaled_dot_product_attention` repeats the heads instead.
 #
 # <details><summary>Hint 1</summary>Ask the cache for its length <em>before</em> you append.</details>
 # <details><summary>Hint 2</summary>Query <code>i</code> of a chunk of L sees key <code>j</code> when
