@@ -376,6 +376,11 @@ edit(
     ),
 )
 edit(
+    "LP-01",
+    "The positions are made on the CPU. On a GPU they would meet weights of another device: pass device=tokens.device.",
+    ("torch.arange(length, device=tokens.device)", "torch.arange(length)"),
+)
+edit(
     "DV-10",
     "The gradient is cut inside the block: a detach, .data or no_grad stands in the way.",
     ("self.attention(self.norm1(x))", "self.attention(self.norm1(x)).detach()"),
@@ -451,11 +456,6 @@ edit(
         'raise ValueError(f"{length} tokens are more than max_len={self.max_len}")\n        positions',
         'raise ValueError("too long")\n        positions',
     ),
-)
-edit(
-    "LP-01",
-    "The positions are made on the CPU. On a GPU they would meet weights of another device: pass device=tokens.device.",
-    ("torch.arange(length, device=tokens.device)", "torch.arange(length)"),
 )
 edit(
     "BL-21",
