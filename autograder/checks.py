@@ -186,6 +186,7 @@ def check_any_device(learner: Learner, target: str | Remote, *args: Any, **kwarg
             "Make new tensors with device=x.device, and register constants of a module as buffers."
         )
     check(run.outcome == "ok", f"the code does not run on another device: {run.message}")
+    check(bool(run.devices), "the output holds no tensor.")
     check(all(d == "cpu:1" for d in run.devices), "the output is not on the device of the inputs.")
     return run
 

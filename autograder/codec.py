@@ -27,6 +27,12 @@ MAX_DEPTH = 24
 MAX_NODES = 20_000
 MAX_TEXT = 20_000
 MAX_DIMS = 16
+MAX_ODD = 300
+# Of a safetensors block: the table of contents at its beginning, which costs the reader more than its bytes.
+MAX_TABLE = 1 << 20
+# Elements of one expanded tensor, and of all in one frame: they cost the sender nothing and the receiver everything.
+MAX_EXPANDED = 2**24
+MAX_EXPANDED_SUM = 2**26
 
 
 class BadFrame(Exception):
@@ -53,6 +59,13 @@ class Callback:
     """A module whose forward the near side answers."""
 
     number: int
+
+
+def readable(text: Any, limit: int) -> str:
+    """Text from the far side as it may be stored and shown: at most so long, no control characters, no surrogates."""
+    if not isinstance(text, str):
+        return ""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text[:limit])
 
 
 class Encoder:
@@ -171,33 +184,53 @@ def decode(header: bytes, body: bytes, *, resolve=None) -> Any:
     on anything that is not in the encoding.
     """
     try:
-        tree = json.loads(header)
-        tensors = _load_tensors(body) if body else {}
+        tree = json.loads(header, parse_constant=_no_constant)
+        tensors = _tensors_of(body)
+    except BadFrame:
+        raise
     except RecursionError:
         raise BadFrame("the header is nested too deeply") from None
-    except Exception as error:  # safetensors raises its own types; all mean the same here
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # safetensors raises types of its own, and a panic of Rust is no Exception
         raise BadFrame(f"unreadable frame: {type(error).__name__}") from None
+    return _Decoder(tensors, resolve).value(tree, 0)
+
+
+def _no_constant(name: str) -> Any:
+    raise BadFrame(f"the header holds {name} as a bare number")
+
+
+def _tensors_of(body: bytes) -> dict[str, torch.Tensor]:
+    if not body:
+        return {}
+    if int.from_bytes(body[:8], "little") > MAX_TABLE:
+        raise BadFrame("the block of tensors has too large a table")
+    tensors = _load_tensors(body)
     bad = [str(t.dtype) for t in tensors.values() if t.dtype not in DTYPES.values()]
     if bad:
         raise BadFrame(f"a tensor of dtype {bad[0]} is not in the encoding")
-    return _Decoder(tensors, resolve).value(tree, 0)
+    return tensors
 
 
 class _Decoder:
     def __init__(self, tensors: dict[str, torch.Tensor], resolve):
         self._tensors = tensors
-        self._built: dict[str, torch.Tensor] = {}
+        self._built: dict[tuple, Any] = {}
         self._resolve = resolve
         self._nodes = 0
+        self._expanded = 0
 
     def value(self, tree: Any, depth: int) -> Any:
         self._nodes += 1
         if depth > MAX_DEPTH + 1 or self._nodes > 4 * MAX_NODES:
             raise BadFrame("a value is nested too deeply or has too many parts")
-        if tree is None or isinstance(tree, bool | int | float):
+        if tree is None or isinstance(tree, bool | float):
             return tree
+        if isinstance(tree, int):
+            return tree if abs(tree) < 2**63 else Odd("an integer of more than 64 bits")
         if isinstance(tree, str):
-            return tree[:MAX_TEXT]
+            return _whole(tree, MAX_TEXT)
         if not isinstance(tree, dict):
             raise BadFrame("a bare list is not in the encoding")
         return self._node(tree, depth)
@@ -222,7 +255,7 @@ class _Decoder:
         for key, item in pairs:
             name = self.value(key, depth + 1)
             if not isinstance(name, str | int | float | bool | None):
-                name = str(name)[:200]
+                name = f"a key of type {type(name).__name__}"
             result[name] = self.value(item, depth + 1)
         return result
 
@@ -230,48 +263,64 @@ class _Decoder:
         if "f" in tree and tree["f"] in ("nan", "inf", "-inf"):
             return float(tree["f"])
         if "dtype" in tree and isinstance(tree["dtype"], str):
-            return DTYPES.get(tree["dtype"], Odd(f"the dtype {tree['dtype'][:40]}"))
+            return DTYPES.get(tree["dtype"], Odd(f"the dtype {readable(tree['dtype'], 40)}"))
         if "device" in tree and isinstance(tree["device"], str):
             return _device(tree["device"])
         if "odd" in tree and isinstance(tree["odd"], str):
-            return Odd(tree["odd"][:MAX_TEXT])
+            return Odd(readable(tree["odd"], MAX_ODD))
         if "h" in tree and type(tree["h"]) is int:
-            handle = Handle(tree["h"], str(tree.get("type", "object"))[:80])
+            handle = Handle(tree["h"], readable(tree.get("type"), 80) or "object")
             return self._resolve(handle) if self._resolve else handle
         if "cb" in tree and type(tree["cb"]) is int:
             return self._resolve(Callback(tree["cb"])) if self._resolve else Callback(tree["cb"])
         raise BadFrame(f"unknown node with keys {sorted(map(str, tree))[:4]}")
 
-    def _tensor(self, tree: dict) -> torch.Tensor:
-        key = json.dumps(tree, sort_keys=True)[:2000]
-        if key not in self._built:
-            self._built[key] = self._build(tree)
-        return self._built[key]
-
-    def _build(self, tree: dict) -> torch.Tensor:
-        name = tree["t"]
+    def _tensor(self, tree: dict) -> Any:
+        name, order, shape = tree["t"], _axes(tree, "order"), _axes(tree, "expand")
         if not isinstance(name, str) or name not in self._tensors:
             raise BadFrame("a tensor is named and was not sent")
+        key = (name, order, shape, tree.get("grad") is True)
+        if key not in self._built:
+            self._built[key] = self._build(*key)
+        return self._built[key]
+
+    def _build(self, name: str, order: tuple | None, shape: tuple | None, grad: bool) -> Any:
         tensor = self._tensors[name]
         try:
-            if "order" in tree:
-                order = [int(i) for i in tree["order"]]
+            if order is not None:
                 tensor = tensor.permute([order.index(i) for i in range(len(order))])
-            if "expand" in tree:
-                shape = [int(n) for n in tree["expand"]]
-                # An expanded answer of terabytes costs the sender nothing and the receiver everything.
-                if math.prod(shape) > 2**28:
-                    return Odd(f"an expanded tensor of shape {tuple(shape)}")  # type: ignore[return-value]
+            if shape is not None:
+                self._expanded += math.prod(shape)
+                if math.prod(shape) > MAX_EXPANDED or self._expanded > MAX_EXPANDED_SUM:
+                    return Odd(f"an expanded tensor of shape {shape}")
                 tensor = tensor.expand(shape)
         except (ValueError, TypeError, RuntimeError, OverflowError):
             raise BadFrame("a tensor's axes don't fit its data") from None
-        if tree.get("grad") is True and tensor.dtype.is_floating_point:
-            tensor = tensor.requires_grad_()
+        if grad and tensor.dtype.is_floating_point:
+            # One sent tensor may stand in two places, of which one asks for gradients.
+            tensor = tensor.detach().requires_grad_()
         return tensor
+
+
+def _axes(tree: dict, key: str) -> tuple[int, ...] | None:
+    """A list of sizes or axes, short and of plain integers."""
+    if key not in tree:
+        return None
+    numbers = tree[key]
+    if not isinstance(numbers, list) or len(numbers) > MAX_DIMS:
+        raise BadFrame(f"{key} is not a short list")
+    if any(type(n) is not int or not 0 <= n < 2**63 for n in numbers):
+        raise BadFrame(f"{key} holds something else than sizes")
+    return tuple(numbers)
+
+
+def _whole(text: str, limit: int) -> str:
+    """At most so much of a text, without the halves of surrogate pairs, which no file can hold."""
+    return text[:limit].encode("utf-8", "replace").decode()
 
 
 def _device(text: str) -> Any:
     try:
-        return torch.device(text)
-    except RuntimeError:
-        return Odd(f"the device {text[:40]}")
+        return torch.device(text[:40])
+    except (RuntimeError, ValueError, TypeError):
+        return Odd(f"the device {readable(text, 40)}")

@@ -20,6 +20,7 @@ import torch
 from autograder.checks import CheckFailed, Inputs, NotVerified
 from autograder.codec import BadFrame
 from autograder.probe import CallTimeout, KernelDied, Learner, LearnerError, NotAnswered
+from autograder.sandbox.bubblewrap import NoSandbox
 from autograder.verdict import Item, Outcome
 
 
@@ -170,7 +171,8 @@ class _Plugin:
         if call.when == "call" or call.excinfo is not None:
             error = call.excinfo.value if call.excinfo else None
             outcome, message = classify(error)
-            if outcome is Outcome.GRADER_FAULT and self._blames_answer(item):
+            on_our_side = isinstance(error, NoSandbox | MemoryError)
+            if outcome is Outcome.GRADER_FAULT and not on_our_side and self._blames_answer(item):
                 outcome = Outcome.FAIL
                 message = f"The answer does not have the form that the exercise asks for ({_short_text(error)})."
             self.results[name][_test_name(item)] = Result(outcome, message, self._trace)

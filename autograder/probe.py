@@ -6,6 +6,7 @@ kernel, or in this process for the reference and the known mistakes) and only da
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from autograder.codec import BadFrame, Callback, Encoder, Handle, decode
+from autograder.codec import BadFrame, Callback, Encoder, Handle, decode, readable
 from autograder.sandbox.stub import Stub
 
 Answer = Callable[[bytes, bytes], tuple[bytes, bytes]]
@@ -209,7 +210,9 @@ class Learner:
         """Start a test: the far side forgets its objects and seeds its global random state."""
         self._callbacks.clear()
         self._channel.patient = patient
-        self._send({"op": "begin", "seed": seed}, "begin", record=False)
+        # Not the seed itself: the test's inputs are drawn from it, those of calls to come included.
+        far = int.from_bytes(hashlib.sha256(b"far %d" % seed).digest()[:7], "big")
+        self._send({"op": "begin", "seed": far}, "begin", record=False)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -289,10 +292,8 @@ def _keep_handles(value: Any) -> Handle:
 def _error(call: str, error: Any) -> Exception:
     if not isinstance(error, dict) or not isinstance(error.get("kinds"), list) or not error["kinds"]:
         return BadFrame("an error without its kind")
-    kinds = [str(kind) for kind in error["kinds"]]
+    kinds = [readable(kind, 80) or "Error" for kind in error["kinds"][:10]]
     if "NotImplementedError" in kinds:
         return NotAnswered(f"`{call}` is still the stub.")
-    function, line = error.get("function"), error.get("line")
-    return LearnerError(
-        call, kinds, str(error.get("text", "")), str(function) if function else None, str(line) if line else None
-    )
+    function, line = readable(error.get("function"), 80), readable(error.get("line"), 200)
+    return LearnerError(call, kinds, readable(error.get("text"), 2_000), function or None, line or None)

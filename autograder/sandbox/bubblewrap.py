@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 # All of this package that the sandbox gets to see: the encoding, the stub, and what starts them.
 SHARED_FILES = (
     "__init__.py", "codec.py", "sandbox/__init__.py", "sandbox/stub.py", "sandbox/fake.py", "sandbox/syscalls.py",
-    "sandbox/zygote.py",
+    "sandbox/shell.py", "sandbox/zygote.py",
 )  # fmt: skip
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")
@@ -30,7 +30,7 @@ ENVIRONMENT = {
     "PYTHONNOUSERSITE": "1",
     "MPLCONFIGDIR": f"{PRIVATE}/tmp",
     "IPYTHONDIR": f"{PRIVATE}/tmp/ipython",
-    "JUPYTER_RUNTIME_DIR": f"{PRIVATE}/tmp",
+    "PYTHONHASHSEED": "0",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -43,8 +43,8 @@ class NoSandbox(Exception):
     """No sandbox can be had on this machine; the message says why and what to do."""
 
 
-def command(program: list[str], sockets: Path) -> list[str]:
-    """The command line that runs `program` in the sandbox, with the folder `sockets` as its only way out.
+def command(program: list[str]) -> list[str]:
+    """The command line that runs `program` in the sandbox. Inherited descriptors are its only way out.
 
     As root, the program runs as the user `nobody`: learner code is then never the host's root, whatever it escapes
     into. Bubblewrap maps only the user that starts it, so a first bubblewrap lays out the files and changes the user,
@@ -58,10 +58,10 @@ def command(program: list[str], sockets: Path) -> list[str]:
     private = ["--dev", "/dev", "--proc", "/proc", "--tmpfs", f"{PRIVATE}/work", "--tmpfs", f"{PRIVATE}/tmp"]
     environment = ["--clearenv", *(part for item in ENVIRONMENT.items() for part in ("--setenv", *item))]
     if os.geteuid() != 0:
-        tree = _tree(sockets)
+        tree = _tree()
         return ["bwrap", *walls, *tree, *private, "--remount-ro", "/", *environment, "--chdir", "/", *program]
-    lay_out = [*_tree(sockets), "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc"]
-    inner = ["bwrap", *walls, "--ro-bind", "/", "/", "--bind", "/ipc", "/ipc", *private, *environment]
+    lay_out = [*_tree(), "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc"]
+    inner = ["bwrap", *walls, "--ro-bind", "/", "/", *private, *environment]
     change = f"import os, sys; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); "
     change += "os.execv(sys.argv[1], sys.argv[2:])"
     bwrap = shutil.which("bwrap") or "bwrap"
@@ -81,7 +81,7 @@ def _python() -> str:
     return sys.executable
 
 
-def _tree(sockets: Path) -> list[str]:
+def _tree() -> list[str]:
     """The read-only files: the system, Python, and the few shared files of this package."""
     binds: list[str] = []
     for path in SYSTEM:
@@ -102,7 +102,7 @@ def _tree(sockets: Path) -> list[str]:
         binds += [*_parents(Path(PRIVATE, folder, "x"), made)]
     if Path("/tmp") not in made:
         binds += ["--symlink", f"{PRIVATE}/tmp", "/tmp"]
-    return [*binds, "--bind", str(sockets), "/ipc"]
+    return binds
 
 
 def _parents(path: Path, made: set[Path]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import shutil
 import socket
 import subprocess
@@ -17,18 +16,21 @@ from pathlib import Path
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.bubblewrap import NoSandbox
 from autograder.sandbox.limits import Limits
-from autograder.sandbox.zygote import EXIT_MEMORY, EXIT_PROCESSES, EXIT_SETUP
+from autograder.sandbox.zygote import EXIT_CPU, EXIT_MEMORY, EXIT_PROCESSES, EXIT_SETUP
 
 START_S = 60.0
+END_S = 10.0
+
+
+class SandboxEnded(NoSandbox):
+    """The sandbox itself is gone: a fault of the grader's side, whatever the submission did."""
 
 
 @dataclass
 class KernelProcess:
-    """One forked kernel: where its sockets stand on this side, the channel, and its exit status once it has one."""
+    """One forked kernel: its number, the channel to it, and its exit status once it has one."""
 
     number: int
-    ip: str
-    key: str
     probe: socket.socket
     status: int | None = None
 
@@ -37,9 +39,9 @@ class KernelProcess:
         reasons = {
             EXIT_MEMORY: "the submission used more memory than it may",
             EXIT_PROCESSES: "the submission started more processes than it may",
-            EXIT_SETUP: "the sandbox could not be set up",
+            EXIT_CPU: "the submission used more processor time than it may",
         }
-        return reasons.get(self.status or 0, f"the kernel ended (status {self.status})")
+        return reasons.get(self.status or 0, f"it stopped with status {self.status}")
 
 
 class Zygote:
@@ -54,13 +56,9 @@ class Zygote:
         self.sandboxed = sandboxed
         self._kernels: dict[int, KernelProcess] = {}
         self._count = 0
-        # In /tmp whatever TMPDIR says: a Unix socket's path holds 107 bytes.
-        self._folder = Path(tempfile.mkdtemp(prefix="ag-", dir="/tmp"))
-        self._sockets = self._folder / "s"
-        self._sockets.mkdir()
-        if os.geteuid() == 0 and sandboxed:
-            os.chown(self._sockets, bubblewrap.NOBODY, bubblewrap.NOBODY)
-        self._log = (self._folder / "log").open("w+b")
+        # A file without a name: a grader that is killed leaves nothing behind.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        self._folder = None if sandboxed else Path(tempfile.mkdtemp(prefix="ag-"))
         self._control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._start(far)
@@ -70,12 +68,13 @@ class Zygote:
 
     def _start(self, far: socket.socket) -> None:
         program = bubblewrap.program(far.fileno(), json.dumps(asdict(self.limits)), bare=not self.sandboxed)
-        environment = dict(os.environ)
+        environment = {"PATH": os.environ.get("PATH", os.defpath)}
         if self.sandboxed:
-            program = bubblewrap.command(program, self._sockets)
+            program = bubblewrap.command(program)
         else:
             inside = bubblewrap.ENVIRONMENT | {"PYTHONPATH": str(bubblewrap.PACKAGE.parent), "HOME": str(self._folder)}
-            environment = inside | {"MPLCONFIGDIR": str(self._folder), "PATH": os.environ.get("PATH", "")}
+            environment |= inside | {"MPLCONFIGDIR": str(self._folder), "IPYTHONDIR": str(self._folder)}
+            environment |= {"TMPDIR": str(self._folder), "TORCHINDUCTOR_CACHE_DIR": str(self._folder)}
         try:
             self._process = subprocess.Popen(
                 program,
@@ -100,35 +99,25 @@ class Zygote:
         return self._log.read()[-1500:].decode(errors="replace").strip()
 
     def spawn(self) -> KernelProcess:
-        """Fork a kernel. Returns at once; the kernel answers on its sockets some tens of milliseconds later."""
+        """Fork a kernel. Returns at once; the kernel answers some milliseconds later. Raises SandboxEnded."""
         self._count += 1
-        folder = self._sockets / str(self._count)
-        folder.mkdir()
-        if os.geteuid() == 0 and self.sandboxed:
-            os.chown(folder, bubblewrap.NOBODY, bubblewrap.NOBODY)
         mine, its = socket.socketpair()
-        kernel = KernelProcess(self._count, str(folder / "k"), secrets.token_hex(16), mine)
-        ports = {name: n for n, name in enumerate(_PORTS, 1)}
-        request = {
-            "op": "spawn",
-            "number": kernel.number,
-            "folder": folder.name,
-            "work": f"{bubblewrap.PRIVATE}/work" if self.sandboxed else str(folder),
-            "tmp": f"{bubblewrap.PRIVATE}/tmp",
-            "connection": {"transport": "ipc", "ip": "/ipc/k" if self.sandboxed else kernel.ip, **ports},
-            "key": kernel.key,
-        }
+        kernel = KernelProcess(self._count, mine)
+        private = [f"{bubblewrap.PRIVATE}/work", f"{bubblewrap.PRIVATE}/tmp"]
+        folders = private if self.sandboxed else [str(self._folder)]
+        request = {"op": "spawn", "number": kernel.number, "folders": folders}
         try:
             socket.send_fds(self._control, [json.dumps(request).encode()], [its.fileno()])
         except OSError:
-            raise NoSandbox(f"the sandbox ended: {self.log()}") from None
+            mine.close()
+            raise SandboxEnded(f"the sandbox ended: {self.log()}") from None
         finally:
             its.close()
         self._kernels[kernel.number] = kernel
         return kernel
 
     def poll(self, kernel: KernelProcess, timeout_s: float = 0.0) -> int | None:
-        """The exit status of a kernel, or None while it runs."""
+        """The exit status of a kernel, or None while it runs. Raises SandboxEnded when that is the one to blame."""
         deadline = time.monotonic() + timeout_s
         while kernel.status is None:
             self._control.settimeout(max(1e-6, deadline - time.monotonic()))
@@ -137,40 +126,46 @@ class Zygote:
             except (TimeoutError, BlockingIOError):
                 return None
             if not message:
-                kernel.status = EXIT_SETUP
-            elif message["number"] in self._kernels:
+                raise SandboxEnded(f"the sandbox ended: {self.log()}")
+            if message["number"] in self._kernels:
                 self._kernels[message["number"]].status = message["status"]
+        if kernel.status == EXIT_SETUP:
+            raise SandboxEnded(f"a kernel could not be set up: {self.log()}")
         return kernel.status
 
     def kill(self, kernel: KernelProcess) -> None:
         """End a kernel and everything that it started; returns when it is gone."""
-        if self.poll(kernel) is None:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(SandboxEnded, OSError):
+            if self.poll(kernel) is None:
                 self._control.send(json.dumps({"op": "kill", "number": kernel.number}).encode())
-            self.poll(kernel, 10.0)
+                if self.poll(kernel, END_S) is None:
+                    self._process.kill()  # a sandbox that can't end a kernel is none; the next one is new
         kernel.probe.close()
         self._kernels.pop(kernel.number, None)
-        shutil.rmtree(self._sockets / str(kernel.number), ignore_errors=True)
 
     def _receive(self) -> dict:
-        message = self._control.recv(1 << 16)
+        try:
+            message = self._control.recv(1 << 16)
+        except ConnectionError:
+            return {}
         return json.loads(message) if message else {}
 
     def close(self) -> None:
         """End the zygote and all its kernels, and remove its folder."""
         self._control.close()
+        for kernel in self._kernels.values():
+            kernel.probe.close()
+        self._kernels.clear()
         process = getattr(self, "_process", None)
         if process is not None:
             process.kill()
             process.wait()
         self._log.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Zygote:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-_PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")

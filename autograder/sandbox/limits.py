@@ -34,3 +34,4 @@ class Limits:
     channel_mib: int = 512
     callbacks: int = 2_000
     restarts: int = 6
+    start_s: float = 30.0

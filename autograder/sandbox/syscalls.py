@@ -1,6 +1,7 @@
 """Takes from a process the system calls that learner code has no use for, by a seccomp filter.
 
-Two kinds: those that make memory which no limit counts (anonymous files), and those that reach deep into the kernel.
+Two kinds: those that make memory which no limit counts (anonymous files, System V segments, message queues), and
+those that reach deep into the kernel or into other processes.
 A denied call fails with EPERM. On an architecture that is not listed no filter is set.
 """
 
@@ -18,6 +19,10 @@ RET_ALLOW, RET_ERRNO, RET_KILL = 0x7FFF0000, 0x00050000, 0x80000000
 DENIED = {
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
+    "shmget": (29, 194),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "mq_open": (240, 180),
     "io_uring_setup": (425, 425),
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
@@ -33,7 +38,24 @@ DENIED = {
     "pivot_root": (155, 41),
     "move_mount": (429, 429),
     "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
     "open_tree": (428, 428),
+    "mount_setattr": (442, 442),
+    "chroot": (161, 51),
+    "pidfd_getfd": (438, 438),
+    "process_madvise": (440, 440),
+    "kcmp": (312, 272),
+    "name_to_handle_at": (303, 264),
+    "quotactl": (179, 60),
+    "swapon": (167, 224),
+    "acct": (163, 89),
+    "syslog": (103, 116),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "kexec_file_load": (320, 294),
+    "delete_module": (176, 106),
     "setns": (308, 268),
     "unshare": (272, 97),
     "open_by_handle_at": (304, 265),

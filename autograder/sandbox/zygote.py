@@ -1,8 +1,9 @@
 """Runs inside the sandbox: imports torch once, then forks one kernel for each submission into fresh namespaces.
 
 For each kernel there are three processes. The *keeper* takes new namespaces and waits. The *first* process of the new
-pid namespace mounts a private /proc, /work and /tmp, then watches memory and processes; when it ends, the kernel
-ends everything else in the namespace. The *kernel* gives up every capability before a line of learner code runs.
+pid namespace mounts a private /proc and private folders, then watches memory, processor time and processes; when it
+ends, Linux ends everything else in the namespace. The *kernel* gives up every capability before a line of learner code
+runs, and answers on one inherited socket, the only thing that it shares with the outside.
 Nothing secret is ever in this process, since each kernel inherits its memory.
 """
 
@@ -37,7 +38,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVA
     1 << 18,
 )
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 1, 4, 24, 38, 47
-EXIT_MEMORY, EXIT_PROCESSES, EXIT_SETUP = 201, 202, 203
+EXIT_MEMORY, EXIT_PROCESSES, EXIT_SETUP, EXIT_CPU = 201, 202, 203, 204
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -55,26 +56,29 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 # -- the zygote ------------------------------------------------------------------------------------------------------
 
 
-def warm_up() -> None:
-    """Import what a kernel needs, once, without starting a thread: a process with threads can't be forked safely."""
+def warm_up() -> Any:
+    """Make a shell and import what a kernel needs, once. A process with threads can't be forked safely: none starts."""
     import matplotlib
     import torch
 
     matplotlib.use("Agg")
     import matplotlib.pyplot
 
-    from autograder.sandbox import fake, stub  # noqa: F401
+    from autograder.sandbox import fake, shell
 
     torch.set_num_threads(1)
     fake.run(lambda x: (x @ x.mT).softmax(-1), [torch.zeros(2, 2)], {})
+    made = shell.make()
+    made.run_cell("pass", store_history=False)
     gc.collect()
     gc.freeze()
     threads = os.listdir("/proc/self/task")
     if len(threads) > 1:
         raise RuntimeError(f"the zygote has {len(threads)} threads; it must not be forked")
+    return made
 
 
-def serve(control: socket.socket, limits: dict[str, Any], *, bare: bool) -> None:
+def serve(control: socket.socket, limits: dict[str, Any], shell: Any, *, bare: bool) -> None:
     """Obey the grader: spawn and kill kernels, and report their ends, until the grader closes its side."""
     children: dict[int, int] = {}
     poller = select.poll()
@@ -87,23 +91,28 @@ def serve(control: socket.socket, limits: dict[str, Any], *, bare: bool) -> None
             message, fds, _flags, _address = socket.recv_fds(control, 1 << 16, 1)
             if not message:
                 return
-            _obey(json.loads(message), fds, control, children, poller, limits, bare)
+            request = json.loads(message)
+            if request["op"] == "kill":
+                _kill(request["number"], children, signal.SIGKILL if bare else signal.SIGTERM)
+                continue
+            pidfd = _spawn(partial(_keeper, request, fds[0], limits, shell, bare), fds[0])
+            children[pidfd] = request["number"]
+            poller.register(pidfd, select.POLLIN)
+            os.close(fds[0])
 
 
-def _obey(request: dict, fds: list[int], control, children: dict[int, int], poller, limits: dict, bare: bool) -> None:
-    if request["op"] == "kill":
-        for pidfd, number in children.items():
-            if number == request["number"]:
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        return
+def _kill(number: int, children: dict[int, int], how: int) -> None:
+    for pidfd, other in children.items():
+        if other == number:
+            signal.pidfd_send_signal(pidfd, how)
+
+
+def _spawn(body: Any, probe: int) -> int:
+    """Fork a child that holds the probe and the standard streams and no other descriptor; returns its pidfd."""
     pid = os.fork()
     if pid == 0:
-        _guarded(partial(_keeper, request, fds[0], limits, bare), control)
-    for fd in fds:
-        os.close(fd)
-    pidfd = os.pidfd_open(pid)
-    children[pidfd] = request["number"]
-    poller.register(pidfd, select.POLLIN)
+        _guarded(body, probe)
+    return os.pidfd_open(pid)
 
 
 def _report_end(control: socket.socket, pidfd: int, number: int, poller) -> None:
@@ -114,10 +123,11 @@ def _report_end(control: socket.socket, pidfd: int, number: int, poller) -> None
     control.send(json.dumps({"number": number, "status": status}).encode())
 
 
-def _guarded(body, control: socket.socket) -> None:
+def _guarded(body, probe: int) -> None:
     """Run a child's body; it never returns into the zygote's loop."""
     try:
-        control.close()
+        os.closerange(3, probe)
+        os.closerange(probe + 1, 4096)
         body()
     except BaseException:
         traceback.print_exc()
@@ -128,45 +138,47 @@ def _guarded(body, control: socket.socket) -> None:
 # -- one kernel ------------------------------------------------------------------------------------------------------
 
 
-def _keeper(request: dict, probe: int, limits: dict, bare: bool) -> None:
+def _keeper(request: dict, probe: int, limits: dict, shell: Any, bare: bool) -> None:
     os.setsid()
     if bare:
-        _run_kernel(request, probe, limits, lambda: None)
-        os._exit(0)
+        _run_kernel(request, probe, limits, shell)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     _checked(_libc.unshare(CLONE_FLAGS), "unshare")
     first = os.fork()
     if first == 0:
-        _first_process(request, probe, limits)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        _first_process(request, probe, limits, shell)
         os._exit(EXIT_SETUP)
     os.close(probe)
+    # Ending the first process ends the namespace, and waiting for it waits for the end of all that was in there.
+    pidfd = os.pidfd_open(first)
+    signal.signal(signal.SIGTERM, lambda *_: signal.pidfd_send_signal(pidfd, signal.SIGKILL))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     _pid, status = os.waitpid(first, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
 
 
-def _first_process(request: dict, probe: int, limits: dict) -> None:
+def _first_process(request: dict, probe: int, limits: dict, shell: Any) -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Learner code may signal this process: Linux lets such a signal through only where there is a handler for it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _private_mounts(request, limits)
     mine, its = socket.socketpair()
     kernel = os.fork()
     if kernel == 0:
         mine.close()
-        _run_kernel(request, probe, limits, partial(_when_bound, its))
-        os._exit(0)
+        its.recv(1)
+        its.close()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _run_kernel(request, probe, limits, shell)
     its.close()
     os.close(probe)
-    # The kernel's sockets stand in this folder; once they are bound, nobody inside needs to write there.
-    if mine.recv(1):
-        _mount(None, "/ipc", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     _drop_privileges()
     _libc.prctl(PR_SET_DUMPABLE, 0)
     mine.send(b"g")
+    mine.close()
     os._exit(_watch(kernel, limits))
-
-
-def _when_bound(its: socket.socket) -> None:
-    its.send(b"r")
-    its.recv(1)
-    its.close()
 
 
 def _private_mounts(request: dict, limits: dict) -> None:
@@ -179,11 +191,10 @@ def _private_mounts(request: dict, limits: dict) -> None:
             _mount(path, path, None, MS_BIND | MS_REC)
             _mount(None, path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     size = f"size={limits['disk_mib']}m,nr_inodes=10000,mode=0700"
-    for path in (request["work"], request["tmp"], "/dev/shm"):
+    for path in (*request["folders"], "/dev/shm"):
         _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, size)
     # The devices are mounts of their own; the folder that holds them would be a disk without a limit.
     _mount(None, "/dev", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
-    _mount(f"/ipc/{request['folder']}", "/ipc", None, MS_BIND)
 
 
 def _write(path: str, text: str) -> None:
@@ -191,31 +202,23 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def _run_kernel(request: dict, probe: int, limits: dict, when_bound) -> None:
-    """Become the kernel: limits, no capabilities, clean surroundings, then the message loop."""
-    os.chdir(request["work"])
+def _run_kernel(request: dict, probe: int, limits: dict, shell: Any) -> None:
+    """Become the kernel: limits, no capabilities, clean surroundings, then answer until the grader hangs up."""
+    os.chdir(request["folders"][0])
     silent = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(silent, fd)
+    os.close(silent)
     os.nice(10)
     _set_limits(limits)
     _drop_privileges()
     syscalls.deny()
-    from ipykernel.kernelapp import IPKernelApp
+    from autograder.sandbox.shell import Cells
+    from autograder.sandbox.stub import serve as answer
 
-    from autograder.sandbox import stub
-
-    application = IPKernelApp.instance()
-    application.connection_file = str(Path(request["work"]) / ".connection.json")
-    application.ignore_cwd = True
-    for name, value in request["connection"].items():
-        setattr(application, name, value)
-    application.session.key = request["key"].encode()
-    application.initialize(["--HistoryManager.hist_file=:memory:", "--no-stdout", "--no-stderr"][:1])
-    shell = application.kernel.shell
-    shell.course_serve = partial(stub.serve, shell.user_ns, socket.socket(fileno=probe))
-    when_bound()
-    application.start()
+    cells = Cells(shell, limits["output_bytes"])
+    answer(shell.user_ns, socket.socket(fileno=probe), {"cell": cells.run})
+    os._exit(0)
 
 
 def _set_limits(limits: dict) -> None:
@@ -252,7 +255,6 @@ def _drop_privileges() -> None:
 
 def _watch(kernel: int, limits: dict) -> int:
     """Wait for the kernel, reap orphans, and end all when the sums over processes pass their limits."""
-    total = limits["total_memory_mib"] * 1024
     while True:
         while True:
             try:
@@ -264,31 +266,52 @@ def _watch(kernel: int, limits: dict) -> int:
             if pid == kernel:
                 code = os.waitstatus_to_exitcode(status)
                 return min(code, 199) if code >= 0 else 128 - code
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        if len(pids) > limits["processes"]:
-            return EXIT_PROCESSES
-        if sum(_kib(pid, "status", ("RssAnon:", "RssShmem:")) for pid in pids) > total and (
-            sum(_kib(pid, "smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")) for pid in pids) > total
-        ):
-            return EXIT_MEMORY
+        over = _over([int(name) for name in os.listdir("/proc") if name.isdigit()], limits)
+        if over:
+            return over
         time.sleep(0.02)
 
 
-def _kib(pid: int, file: str, fields: tuple[str, ...]) -> int:
-    """The sum of some fields of a /proc file; 0 for a process that has just ended."""
-    try:
-        lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
-    except OSError:
+def _over(pids: list[int], limits: dict) -> int:
+    """The exit code for a sum over processes that is past its limit; 0 while all are kept."""
+    if len(pids) > limits["processes"]:
+        return EXIT_PROCESSES
+    if sum(_cpu_s(pid) for pid in pids) > limits["cpu_s"]:
+        return EXIT_CPU
+    allowed = limits["total_memory_mib"] * 1024
+    resident = {pid: _kib(pid, "status", ("RssAnon:", "RssShmem:")) for pid in pids}
+    if sum(kib or 0 for kib in resident.values()) <= allowed:
         return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith(fields))
+    # Pages that forked processes share are counted once. A process that hides this file counts with all its pages.
+    shared = {pid: _kib(pid, "smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")) for pid in pids}
+    total = sum(kib if kib is not None else resident[pid] or 0 for pid, kib in shared.items())
+    return EXIT_MEMORY if total > allowed else 0
+
+
+def _kib(pid: int, file: str, fields: tuple[str, ...]) -> int | None:
+    """The sum of some fields of a /proc file; None if unreadable. A process may name itself as it likes: bytes."""
+    try:
+        lines = Path(f"/proc/{pid}/{file}").read_bytes().splitlines()
+    except OSError:
+        return None
+    return sum(int(line.split()[1]) for line in lines if line.startswith(tuple(f.encode() for f in fields)))
+
+
+def _cpu_s(pid: int) -> float:
+    """Processor time of a process and of the children that it has waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     limits = json.loads(sys.argv[2])
-    warm_up()
+    shell = warm_up()
     control.send(b'{"ready": true}')
-    serve(control, limits, bare=sys.argv[3] == "bare")
+    serve(control, limits, shell, bare=sys.argv[3] == "bare")
 
 
 if __name__ == "__main__":
