@@ -14,24 +14,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import nbformat
 from nbformat import NotebookNode
 
 from autograder.bench import Bench
 from autograder.build import source_notebook
+from autograder.codec import readable
 from autograder.course import Course
 from autograder.hidden import Result, run_tests
 from autograder.probe import Learner
+from autograder.reading import MAX_BYTES, Refused, parse_notebook, read_submission
 from autograder.restore import restore, role_of
 from autograder.sandbox.host import Zygote
 from autograder.session import Session
 from autograder.verdict import Item, ItemVerdict, Outcome, Verdict, worst
-
-MAX_BYTES = 20 << 20
-
-
-class Refused(Exception):
-    """The file can't be graded as it is; the message says what was expected and what came."""
 
 
 def course_secret(course: Course) -> bytes:
@@ -137,7 +132,7 @@ class Grader:
         earned = item.points if result.outcome is Outcome.PASS else 0.0
         if result.outcome is Outcome.NOT_VERIFIED and self._others_pass(item, results):
             earned = item.points
-        message = result.message
+        message = readable(result.message, 4_000)
         if slip is not None:
             message = f"{sentences[slip]} ({message})"
         elif result.outcome in (Outcome.FAIL, Outcome.ERROR) and item.hint and not message.startswith("The cell"):
@@ -169,61 +164,6 @@ def _called(result: Result) -> set[str]:
     return {what.split(".")[0] for what, _value in result.trace}
 
 
-def read_submission(path: Path) -> NotebookNode:
-    """The notebook in a file; a `.py` becomes a notebook of one cell. Raises Refused."""
-    try:
-        if path.is_symlink() or not path.is_file():
-            raise Refused(f"{path.name}: expected a notebook or a .py file, and this is no ordinary file.")
-        if path.stat().st_size > MAX_BYTES:
-            raise Refused(f"{path.name}: {path.stat().st_size >> 20} MiB; a submission may have {MAX_BYTES >> 20}.")
-        data = path.read_bytes()
-    except OSError as error:
-        raise Refused(f"{path.name}: can't be read ({error.strerror}).") from None
-    text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
-    if path.suffix.lower() == ".py":
-        return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text)])
-    return parse_notebook(text, path.name)
-
-
-def parse_notebook(text: str, name: str) -> NotebookNode:
-    """A notebook of any known format as nbformat 4. Raises Refused with what was expected."""
-    try:
-        raw = nbformat.reader.reads(text)
-        notebook = nbformat.convert(raw, 4)
-    except RecursionError:
-        raise Refused(f"{name}: not a notebook: its JSON is nested too deeply.") from None
-    except Exception as error:
-        reason = str(error).split("\n")[0][:160]
-        raise Refused(
-            f"{name}: not a notebook that Jupyter can read ({type(error).__name__}: {reason}). "
-            "Open it in Jupyter, save it, and hand it in again."
-        ) from None
-    return _tidied(notebook, name)
-
-
-def _tidied(notebook: NotebookNode, name: str) -> NotebookNode:
-    cells = notebook.get("cells")
-    if not isinstance(cells, list) or len(cells) > 5_000:
-        raise Refused(f"{name}: not a notebook: expected a list of at most 5000 cells.")
-    kept = []
-    for cell in cells:
-        if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
-            continue
-        source = cell.get("source", "")
-        source = "".join(map(str, source)) if isinstance(source, list) else str(source)
-        metadata = cell.get("metadata")
-        entry = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-        kept.append(
-            NotebookNode(
-                cell_type=cell["cell_type"],
-                id=str(cell.get("id", "")),
-                source=source.encode("utf-8", "replace").decode(),
-                metadata={"nbgrader": entry} if isinstance(entry, dict) else {},
-            )
-        )
-    return NotebookNode(cells=kept, metadata={}, nbformat=4, nbformat_minor=5)
-
-
 def file_hash(path: Path) -> str:
     """The hash that a submission is known by."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:24]
@@ -240,4 +180,4 @@ def course_digest(bench: Bench, secret: bytes) -> str:
     return digest.hexdigest()[:24]
 
 
-__all__ = ["Grader", "Refused", "course_secret", "source_notebook"]
+__all__ = ["MAX_BYTES", "Grader", "Refused", "course_secret", "parse_notebook", "read_submission", "source_notebook"]

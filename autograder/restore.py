@@ -5,6 +5,7 @@ The learner's own code stays, in the learner's order. Nothing of a submission's 
 
 from __future__ import annotations
 
+import ast
 import copy
 from collections.abc import Iterable
 
@@ -39,12 +40,16 @@ def restore(submitted: NotebookNode, source: NotebookNode) -> tuple[NotebookNode
     for cell in submitted.cells:
         grade_id = _identity(cell, known, by_text)
         if grade_id is not None and role_of(known[grade_id]) in LOCKED:
-            if grade_id in seen:
+            same = cell.get("source", "").strip() == known[grade_id].source.strip()
+            if grade_id in seen and same:
                 notes.append(f"The cell {grade_id} stood there twice; the copy was removed.")
-                continue
-            if cell.get("source", "").strip() != known[grade_id].source.strip():
-                notes.append(f"The locked cell {grade_id} was changed; it was put back.")
-            cells.append(copy.deepcopy(known[grade_id]))
+            elif grade_id in seen:
+                cells.append(_own_cell(cell, None, len(cells)))
+            else:
+                if not same:
+                    notes.append(f"The locked cell {grade_id} was changed; it was put back.")
+                    cells += _kept(cell, len(cells))
+                cells.append(copy.deepcopy(known[grade_id]))
         else:
             first = grade_id is not None and grade_id not in seen
             cells.append(_own_cell(cell, known[grade_id] if first and grade_id else None, len(cells)))
@@ -57,13 +62,26 @@ def restore(submitted: NotebookNode, source: NotebookNode) -> tuple[NotebookNode
 
 
 def _identity(cell: NotebookNode, known: dict, by_text: dict[str, str]) -> str | None:
+    """Which cell of the exercise this is. Jupyter keeps a cell's id; nbgrader's own id is a learner's to edit."""
+    identity = str(cell.get("id", ""))
+    matches = [g for g, c in known.items() if c.id == identity]
+    if matches:
+        return matches[0]
     entry = cell.get("metadata", {}).get("nbgrader")
     grade_id = entry.get("grade_id") if isinstance(entry, dict) else None
     if isinstance(grade_id, str) and grade_id in known:
         return grade_id
-    identity = str(cell.get("id", ""))
-    matches = [g for g, c in known.items() if c.id == identity]
-    return matches[0] if matches else by_text.get(cell.get("source", "").strip())
+    return by_text.get(cell.get("source", "").strip())
+
+
+def _kept(cell: NotebookNode, place: int) -> list[NotebookNode]:
+    """Definitions that a learner wrote into a locked cell: they run before what was put back in their place."""
+    try:
+        body = ast.parse(cell.get("source", "")).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    defines = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in body)
+    return [_own_cell(cell, None, place)] if defines and cell.get("cell_type") == "code" else []
 
 
 def _own_cell(cell: NotebookNode, original: NotebookNode | None, place: int) -> NotebookNode:
