@@ -1,0 +1,1 @@
+"""Hostile submissions. `python -m tests.attacks` prints the table of attacks and outcomes."""
