@@ -89,9 +89,9 @@ def _tree() -> list[str]:
             binds += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
             binds += ["--ro-bind", path, path]
-    for path in SYSTEM_FILES:
-        binds += ["--ro-bind-try", path, path]
     made: set[Path] = {Path("/")}
+    for path in SYSTEM_FILES:
+        binds += [*_parents(Path(path), made), "--ro-bind-try", path, path]
     for prefix in dict.fromkeys([sys.base_prefix, sys.prefix]):
         if not prefix.startswith("/usr"):
             binds += [*_parents(Path(prefix), made), "--ro-bind", prefix, prefix]

@@ -56,6 +56,7 @@ class Zygote:
         self.sandboxed = sandboxed
         self._kernels: dict[int, KernelProcess] = {}
         self._count = 0
+        self._over = False
         # A file without a name: a grader that is killed leaves nothing behind.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._folder = None if sandboxed else Path(tempfile.mkdtemp(prefix="ag-"))
@@ -120,6 +121,8 @@ class Zygote:
         """The exit status of a kernel, or None while it runs. Raises SandboxEnded when that is the one to blame."""
         deadline = time.monotonic() + timeout_s
         while kernel.status is None:
+            if self._over:
+                raise SandboxEnded("the sandbox was ended")
             self._control.settimeout(max(1e-6, deadline - time.monotonic()))
             try:
                 message = self._receive()
@@ -139,9 +142,19 @@ class Zygote:
             if self.poll(kernel) is None:
                 self._control.send(json.dumps({"op": "kill", "number": kernel.number}).encode())
                 if self.poll(kernel, END_S) is None:
-                    self._process.kill()  # a sandbox that can't end a kernel is none; the next one is new
+                    self._end()  # a sandbox that can't end a kernel is none; the next one is new
         kernel.probe.close()
         self._kernels.pop(kernel.number, None)
+
+    def _end(self) -> None:
+        """The zygote ends when its end of this socket does. A signal alone is not enough: bubblewrap, started by root,
+        has given up the right to hand it on to what runs as another user."""
+        self._over = True
+        self._control.close()
+        process = getattr(self, "_process", None)
+        if process is not None:
+            process.kill()
+            process.wait()
 
     def _receive(self) -> dict:
         try:
@@ -152,14 +165,10 @@ class Zygote:
 
     def close(self) -> None:
         """End the zygote and all its kernels, and remove its folder."""
-        self._control.close()
+        self._end()
         for kernel in self._kernels.values():
             kernel.probe.close()
         self._kernels.clear()
-        process = getattr(self, "_process", None)
-        if process is not None:
-            process.kill()
-            process.wait()
         self._log.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
