@@ -44,6 +44,8 @@ class Owner:
 
 def owner_of(path: PurePosixPath) -> Owner:
     """Read from a path inside a folder or an archive. The student is empty where the path names none."""
+    if not path.parts:
+        return Owner("", "")
     first, file = path.parts[0], path.parts[-1]
     moodle = MOODLE.fullmatch(first)
     if moodle:
