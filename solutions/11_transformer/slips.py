@@ -503,7 +503,7 @@ edit(
     "The weights of embedding and output are shared, and the embedding starts with unit variance. The first logits are "
     "then far too large: the first loss should be near ln V.",
     (
-        "        self.head = nn.Linear(d_model, vocab_size)\n\n    def forward(self, tokens):\n        length",
+        "        self.head = nn.Linear(d_model, vocab_size)\n        ### END SOLUTION\n\n    def forward(self, tokens):\n        ### BEGIN SOLUTION\n        length",
         "        self.head = nn.Linear(d_model, vocab_size)\n        self.head.weight = self.token_embedding.weight\n\n"
         "    def forward(self, tokens):\n        length",
     ),
@@ -512,7 +512,7 @@ edit(
     "TR-03b",
     "The output layer starts with weights of unit variance. The first logits are then far too large.",
     (
-        "        self.head = nn.Linear(d_model, vocab_size)\n\n    def forward(self, tokens):\n        length",
+        "        self.head = nn.Linear(d_model, vocab_size)\n        ### END SOLUTION\n\n    def forward(self, tokens):\n        ### BEGIN SOLUTION\n        length",
         "        self.head = nn.Linear(d_model, vocab_size)\n        nn.init.normal_(self.head.weight)\n\n"
         "    def forward(self, tokens):\n        length",
     ),

@@ -305,18 +305,20 @@ class TransformerBlock(nn.Module):
     Parts: norm1, attention, norm2, feed_forward (through d_ff features).
     """
 
-    ### BEGIN SOLUTION
     def __init__(self, d_model, num_heads, d_ff):
         super().__init__()
+        ### BEGIN SOLUTION
         self.norm1 = nn.LayerNorm(d_model)
         self.attention = CausalAttention(d_model, num_heads)
         self.norm2 = nn.LayerNorm(d_model)
         self.feed_forward = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+        ### END SOLUTION
 
     def forward(self, x):
+        ### BEGIN SOLUTION
         x = x + self.attention(self.norm1(x))
         return x + self.feed_forward(self.norm2(x))
-    ### END SOLUTION
+        ### END SOLUTION
 
 # %% check="block"
 torch.manual_seed(0)
@@ -374,17 +376,19 @@ class StandInBlock(nn.Module):
 class TinyTransformer(nn.Module):
     """A causal language model: tokens (B, L) -> logits (B, L, vocab_size), for L up to max_len."""
 
-    ### BEGIN SOLUTION
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
         super().__init__()
+        ### BEGIN SOLUTION
         self.max_len = max_len
         self.token_embedding = nn.Embedding(vocab_size, d_model)
         self.position_embedding = nn.Embedding(max_len, d_model)
         self.blocks = nn.ModuleList(TransformerBlock(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, vocab_size)
+        ### END SOLUTION
 
     def forward(self, tokens):
+        ### BEGIN SOLUTION
         length = tokens.size(1)
         if length > self.max_len:
             raise ValueError(f"{length} tokens are more than max_len={self.max_len}")
@@ -393,7 +397,7 @@ class TinyTransformer(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
-    ### END SOLUTION
+        ### END SOLUTION
 
 # %% check="model"
 torch.manual_seed(0)

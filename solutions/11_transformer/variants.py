@@ -305,7 +305,7 @@ edit(
     "V67",
     "the output layer starts at zero",
     (
-        "        self.head = nn.Linear(d_model, vocab_size)\n\n    def forward(self, tokens):\n        length",
+        "        self.head = nn.Linear(d_model, vocab_size)\n        ### END SOLUTION\n\n    def forward(self, tokens):\n        ### BEGIN SOLUTION\n        length",
         "        self.head = nn.Linear(d_model, vocab_size)\n        nn.init.zeros_(self.head.weight)\n\n"
         "    def forward(self, tokens):\n        length",
     ),
