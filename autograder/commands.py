@@ -103,10 +103,16 @@ def _graded_table(graded: Iterable[classroom.Graded]) -> Table:
 
 
 def feedback_command(course: Course, options: Namespace) -> int:
+    from autograder.intake import arrivals
+
+    arrived = arrivals(course)
+    graded = {(t.key, s): v for t, s, v in classroom.verdicts(course)}
+    turned_away = [who for who, entry in arrived.items() if entry.verdict == "refused" and who not in graded]
     count = 0
-    for topic, student, verdict in classroom.verdicts(course):
-        if options.topic in (None, topic.key):
-            feedback.write_feedback(course, topic, student, verdict)
+    for key, student in [*graded, *turned_away]:
+        if options.topic in (None, key):
+            who = key, student
+            feedback.write_feedback(course, course.topic(key), student, graded.get(who), arrived.get(who))
             count += 1
     print(f"{count} pages in {course.feedback.relative_to(course.root)}")
     return 0

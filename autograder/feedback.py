@@ -7,6 +7,7 @@ from pathlib import Path
 
 from autograder.build import write_whole
 from autograder.course import Course, Topic
+from autograder.intake import Entry
 from autograder.record import printable
 from autograder.verdict import ItemVerdict, Outcome, Verdict
 
@@ -35,29 +36,57 @@ li > * { margin: .5rem .9rem; } .head { display: flex; gap: 1rem; justify-conten
 """
 
 
-def write_feedback(course: Course, topic: Topic, student: str, verdict: Verdict) -> Path:
-    """The learner's page, at nbgrader's place for it."""
+def write_feedback(
+    course: Course, topic: Topic, student: str, verdict: Verdict | None, arrived: Entry | None = None
+) -> Path:
+    """The learner's page, at nbgrader's place for it. arrived: what intake said of the learner's latest file; verdict:
+    None when no file of the learner's could be taken in."""
     path = course.feedback / student / topic.key / f"{topic.name}.html"
-    write_whole(path, page(topic.key, student, verdict))
+    write_whole(path, page(topic.key, student, verdict, arrived) if verdict else refused(topic.key, student, arrived))
     return path
 
 
-def page(title: str, student: str, verdict: Verdict) -> str:
+def page(title: str, student: str, verdict: Verdict, arrived: Entry | None = None) -> str:
     """A whole page for one verdict."""
     items = "\n".join(_item(item) for item in verdict.items)
-    notes = "".join(f"<li><p class=said>{_text(note)}</p></li>" for note in verdict.notes)
-    about = f"<h2>About your file</h2><ol>{notes}</ol>" if notes else ""
     warning = "" if verdict.sandboxed else "<p class=bad><strong>Graded without a sandbox.</strong></p>"
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{_text(title)}: feedback</title><style>{STYLE}</style></head>
-<body><main><h1>{_text(title)}</h1><p>Feedback for {_text(student)}</p>{warning}
+    body = f"""{warning}
 <p class=score><strong>{verdict.score:g} of {verdict.max_score:g} points</strong></p>
 <p>{_opening(verdict)}</p>
 <h2>Item by item</h2><ol>
 {items}
-</ol>{about}</main>
+</ol>{_about([*_arrival(arrived), *verdict.notes])}"""
+    return _page(title, student, body)
+
+
+def refused(title: str, student: str, arrived: Entry | None) -> str:
+    """A whole page for a file that could not be taken in, when there is none before it that counts."""
+    body = f"""
+<p class=score><strong>Not graded yet</strong></p>
+<p>Your file could not be taken in, so there is no score. This is not a zero. Repair the file, or ask your instructor,
+and hand it in again.</p>{_about(_arrival(arrived))}"""
+    return _page(title, student, body)
+
+
+def _about(notes: list[str]) -> str:
+    lines = "".join(f"<li><p class=said>{_text(note)}</p></li>" for note in notes)
+    return f"<h2>About your file</h2><ol>{lines}</ol>" if notes else ""
+
+
+def _arrival(arrived: Entry | None) -> list[str]:
+    if arrived is None or arrived.verdict == "accepted":
+        return []
+    if arrived.verdict == "refused":
+        return [f"Your latest file, {arrived.file}, was refused: {arrived.reason}"]
+    return [f"Your file was taken in after a repair. {note}" for note in arrived.notes]
+
+
+def _page(title: str, student: str, body: str) -> str:
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{_text(title)}: feedback</title><style>{STYLE}</style></head>
+<body><main><h1>{_text(title)}</h1><p>Feedback for {_text(student)}</p>{body}</main>
 <footer>The score comes from hidden tests on other inputs than the visible checks. The same file always gets the same
 score.</footer></body></html>
 """

@@ -10,7 +10,7 @@ import fcntl
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -221,10 +221,11 @@ def _keep(course: Course, report: IntakeReport, people: dict[str, str]) -> None:
         write_whole(folder / f"{name}.json", json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
-def note_of(course: Course, topic: Topic, student: str) -> Entry | None:
-    """What became of a student's latest file for a topic: for the learner's feedback and the report."""
-    found = _read(_folder(course) / "submissions.json").get(f"{topic.key}/{student}")
-    try:
-        return Entry(**{**found, "notes": tuple(found["notes"])}) if isinstance(found, dict) else None
-    except (KeyError, TypeError):
-        return None
+def arrivals(course: Course) -> dict[tuple[str, str], Entry]:
+    """What became of the latest file, by topic key and student: for the learner's feedback and the report."""
+    found: dict[tuple[str, str], Entry] = {}
+    for name, value in sorted(_read(_folder(course) / "submissions.json").items()):
+        key, _, student = name.partition("/")
+        with suppress(KeyError, TypeError):
+            found[key, student] = Entry(**{**value, "notes": tuple(value["notes"])})
+    return found

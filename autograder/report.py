@@ -14,6 +14,7 @@ from autograder.build import write_whole
 from autograder.classroom import verdicts
 from autograder.course import Course
 from autograder.feedback import STYLE
+from autograder.intake import arrivals
 from autograder.record import course_directory, printable
 from autograder.verdict import Outcome, Verdict
 
@@ -74,7 +75,7 @@ def report(course: Course) -> Path:
     waiting = [f"{s}, {t.key}" for t, s, v in graded if v.outcome is Outcome.GRADER_FAULT]
     waiting += [f"{s}, {t}" for (s, t), r in rows.items() if r["needs_manual_grade"]]
     path = course.reports / "report.html"
-    write_whole(path, _page(warning, body, sorted(set(waiting)), _items(graded)))
+    write_whole(path, _page(warning, body, sorted(set(waiting)), _items(graded), _arrivals(course)))
     return path
 
 
@@ -103,21 +104,31 @@ def _items(graded: list) -> str:
     )
 
 
+def _arrivals(course: Course) -> str:
+    """Rows for the latest files that were refused or repaired, refused first."""
+    found = [(who, entry) for who, entry in arrivals(course).items() if entry.verdict in ("refused", "repaired")]
+    found.sort(key=lambda item: (item[1].verdict != "refused", item[0]))
+    rows = [(entry.verdict, student, key, entry.file, entry.reason) for (key, student), entry in found]
+    return "\n".join("<tr>" + "".join(f"<td>{escape(printable(c))}</td>" for c in row) + "</tr>" for row in rows)
+
+
 def _table(head: Iterable[str], body: str) -> str:
     columns = "".join(f"<th scope=col>{name}</th>" for name in head)
     return f"<table><thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _page(warning: str, body: str, waiting: list[str], items: str) -> str:
+def _page(warning: str, body: str, waiting: list[str], items: str, arrived: str) -> str:
     style = STYLE.replace("46rem", "72rem") + "table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid "
     style += "var(--line);padding:.35rem .6rem;text-align:left;vertical-align:top}"
+    head = ["what", "student", "topic", "file", "why"]
+    came = f"<h2>Files refused or repaired when they came in</h2>{_table(head, arrived)}" if arrived else ""
     people = "".join(f"<li><p>{escape(name)}</p></li>" for name in waiting) or "<li><p>Nothing waits.</p></li>"
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>Report</title><style>{style}</style></head><body><main><h1>Report</h1>{warning}
 <h2>Scores</h2>{_table(["student", "topic", "score", "outcome", "notes"], body)}
-<h2>Waiting for a person</h2><ol>{people}</ol>
+<h2>Waiting for a person</h2><ol>{people}</ol>{came}
 <h2>Items: how many answers are right</h2>{_table(["topic", "item", "right"], items)}
 </main></body></html>
 """

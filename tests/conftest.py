@@ -49,6 +49,7 @@ def small_course(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(root)
     return Course(root)
 
+
 # The whole proof takes the better part of an hour on two cores: every topic's mistakes, every notebook, every attack,
 # and every page in a browser. The default run leaves these out; COURSE_FULL=1 runs all.
 if not os.environ.get("COURSE_FULL"):

@@ -5,6 +5,7 @@ import json
 import os
 import tempfile
 import zipfile
+from argparse import Namespace
 from pathlib import Path, PurePosixPath
 
 import nbformat
@@ -12,11 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from autograder import feedback, report
+from autograder.commands import feedback_command
 from autograder.course import Course, CourseError
-from autograder.intake import VERDICTS, intake, note_of
+from autograder.intake import VERDICTS, arrivals, intake
 from autograder.intake_archive import Incoming, files_of
 from autograder.intake_names import bad_path, bad_student, owner_of, topic_of
 from autograder.reading import Refused, parse_notebook, text_of
+from autograder.verdict import Outcome, Verdict
 
 FULL = bool(os.environ.get("COURSE_FULL"))
 
@@ -204,8 +208,8 @@ def test_again_gives_the_same_bytes(one_topic, tmp_path):
     assert intake(one_topic, tmp_path) == first and snapshot(one_topic.work) == before
     stamp = one_topic.submitted / "anna" / KEY / "timestamp.txt"
     assert stamp.read_text() == "2023-11-14 22:13:20 UTC\n"
-    entry = note_of(one_topic, one_topic.topic(KEY), "anna")
-    assert entry is not None and entry.verdict == "repaired" and "put right" in entry.reason
+    entry = arrivals(one_topic)[KEY, "anna"]
+    assert entry.verdict == "repaired" and "put right" in entry.reason
     assert "1 repaired" in str(first)
 
 
@@ -218,6 +222,21 @@ def test_a_refused_file_leaves_the_submission_before_it(one_topic, tmp_path):
     report = intake(one_topic, tmp_path)
     assert "still counts" in report.entries[0].reason
     assert (one_topic.submitted / "ben" / KEY / NAME).exists()
+
+
+def test_the_learner_and_the_instructor_read_what_became_of_a_file(one_topic, tmp_path):
+    for student, text in (("dan", "{"), ("cora", EMPTY)):
+        (tmp_path / student).mkdir()
+        (tmp_path / student / "Scaled Dot Product (1).ipynb").write_text(text)
+    intake(one_topic, tmp_path)
+    assert feedback_command(one_topic, Namespace(topic=None)) == 0
+    page = (one_topic.feedback / "dan" / KEY / f"{NAME.removesuffix('.ipynb')}.html").read_text()
+    assert "This is not a zero" in page and "was refused" in page and "not a notebook" in page
+    assert not (one_topic.feedback / "cora").exists()
+    verdict = Verdict(KEY, NAME, Outcome.PASS)
+    assert "after a repair" in feedback.page(KEY, "cora", verdict, arrivals(one_topic)[KEY, "cora"])
+    rows = report.report(one_topic).read_text()
+    assert "<td>refused</td><td>dan</td>" in rows and "<td>repaired</td><td>cora</td>" in rows
 
 
 def test_another_person_of_the_same_name_later_is_refused(one_topic, tmp_path):
