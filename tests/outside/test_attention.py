@@ -142,8 +142,12 @@ def test_mha_masks(topic, agree):
     agree(MHA, "04 padding and causal masks combined", attention(x, x, x, both), got)
     bias = masks.additive_mask(both, dtype=torch.float64)
     q, k, v = inputs(6, 6)
-    agree(SDPA, "04 additive_mask", F.scaled_dot_product_attention(q, k, v, attn_mask=bias),
-          F.scaled_dot_product_attention(q, k, v, attn_mask=both))
+    agree(
+        SDPA,
+        "04 additive_mask",
+        F.scaled_dot_product_attention(q, k, v, attn_mask=bias),
+        F.scaled_dot_product_attention(q, k, v, attn_mask=both),
+    )
 
 
 @pytest.mark.parametrize("length, source", (*SIZES, (130, 200)))
@@ -165,5 +169,10 @@ def test_flops(topic, agree):
     with FlopCounterMode(display=False) as counter:
         (q @ k.mT).softmax(-1) @ v
     flops = topic("09_gpu").attention_cost(2, 3, 50, 70, 16, 24, 4)[0]
-    agree("torch FlopCounterMode", "09 attention_cost, operations", torch.tensor(float(flops)),
-          torch.tensor(float(counter.get_total_flops())), atol=0)
+    agree(
+        "torch FlopCounterMode",
+        "09 attention_cost, operations",
+        torch.tensor(float(flops)),
+        torch.tensor(float(counter.get_total_flops())),
+        atol=0,
+    )
