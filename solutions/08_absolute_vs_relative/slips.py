@@ -530,13 +530,15 @@ edit(
 )
 edit(
     "RO-12",
-    "The positions run along the heads: the axes were not the ones that the rotation expects.",
+    "The rotation changes no score: it is not used, or its positions run along the heads or the batch, not the tokens.",
     ("return turn(heads)", "return turn(heads.transpose(1, 2)).transpose(1, 2)"),
+    same_as=("RO-13", "RO-28"),
 )
 edit(
     "RO-13",
-    "The positions run along the batch.",
+    "The rotation changes no score: it is not used, or its positions run along the heads or the batch, not the tokens.",
     ("return turn(heads)", "return turn(heads.transpose(0, 2)).transpose(0, 2)"),
+    same_as=("RO-12", "RO-28"),
 )
 edit(
     "RO-14",
@@ -562,8 +564,9 @@ edit(
 )
 edit(
     "RO-28",
-    "The rotation is defined and not used.",
+    "The rotation changes no score: it is not used, or its positions run along the heads or the batch, not the tokens.",
     ("return turn(heads)", "turn(heads)\n        return heads"),
+    same_as=("RO-12", "RO-13"),
 )
 edit(
     "RO-17",
