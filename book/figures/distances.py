@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from figures.positions import BACK, SYMBOLS, right_by_place
 
-__all__ = ["LargestTensor", "by_lookup", "by_skewing", "edges", "train_relative", "right_by_place"]
+__all__ = ["LargestTensor", "by_lookup", "by_skewing", "edges", "right_by_place", "train_relative"]
 
 
 class LargestTensor(TorchDispatchMode):
@@ -95,7 +95,7 @@ class Relative(nn.Module):
 
 
 def train_relative(scheme, *, trained=24, steps=200, seed=0, learning_rate=1e-2, **options):
-    """Train on sequences of `trained` places. `scheme` is "Shaw", "T5" or "ALiBi"; T5 takes `buckets=(count, exact, longest)`."""
+    """Train on `trained` places; `scheme` is "Shaw", "T5" or "ALiBi"; T5 takes `buckets=(count, exact, longest)`."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed + 1)
     model = Relative(scheme, **options)
