@@ -36,6 +36,8 @@ def test_padding(learner, reference, rng):
         )
     lengths = torch.tensor([2, 4, 1], dtype=torch.int32)
     same_mask(learner.padding_mask(lengths), reference.padding_mask(lengths), "the mask of int32 lengths")
+    lengths = lengths.to(torch.uint8)
+    same_mask(learner.padding_mask(lengths), reference.padding_mask(lengths), "the mask of uint8 lengths")
 
 
 @item("padding", points=0.5, title="max_length, and lengths above it", hint="S is max_length; compare first.")
@@ -44,8 +46,9 @@ def test_padding_max(learner, reference, rng):
         lengths = torch.tensor(lengths)
         got = learner.padding_mask(lengths, size)
         same_mask(got, reference.padding_mask(lengths, size), f"the mask with max_length={size}")
-    with expect_error("a length of 9 with max_length=6", mentions=[9, 6]):
-        learner.padding_mask(torch.tensor([2, 9]), 6)
+    for lengths, size in (([9, 2, 3], 6), ([2, 9], 6), ([0, 3], 0)):
+        with expect_error(f"the lengths {lengths} with max_length={size}", mentions=[max(lengths), size]):
+            learner.padding_mask(torch.tensor(lengths), size)
 
 
 @item("padding", points=0.25, title="nothing else changes", hint="Do not write into lengths.")
@@ -87,21 +90,28 @@ def test_combine(learner, reference, rng):
     a, b, c = rng.mask(4, 5), rng.mask(4, 5), rng.mask(2, 1, 1, 5)
     for masks in ((a, b), (a, c), (a, b, c), (a,), (c, rng.mask(3, 4, 5))):
         same_mask(learner.combine_masks(*masks), reference.combine_masks(*masks), f"{len(masks)} masks combined")
-    a, b = a.int(), 3 * b.long()
+    a, b = a.int(), b.int()
+    same_mask(learner.combine_masks(a, b), reference.combine_masks(a, b), "two masks of 0 and 1 combined")
+    b = 3 * b.long()
     same_mask(learner.combine_masks(a, b), reference.combine_masks(a, b), "two integer masks combined")
     same_mask(learner.combine_masks(2 * a, b), reference.combine_masks(a, b), "masks of other integers combined")
     same_mask(learner.combine_masks(2 * a, c), reference.combine_masks(a, c), "an integer and a boolean mask")
     same_mask(learner.combine_masks(2 * a), reference.combine_masks(a), "one integer mask")
+    a, b = (m.to(torch.uint8) * (n + 1) for n, m in enumerate((a, b)))
+    same_mask(learner.combine_masks(a, b), reference.combine_masks(a, b), "two masks of uint8")
+    c = rng.mask(3, 4, 5)
+    same_mask(learner.combine_masks(c, b), reference.combine_masks(c, b), "a boolean mask and one of uint8")
 
 
 @item("combine", points=0.5, title="None stands for no mask", hint="Skip None; without any mask the result is None.")
 def test_combine_none(learner, reference, rng):
     a, b = rng.mask(4, 5), rng.mask(2, 4, 5)
-    for masks in ((None, a), (a, None, b), (None, None, b)):
+    for masks in ((a, None), (None, a), (a, None, b), (None, None, b)):
         same_mask(learner.combine_masks(*masks), reference.combine_masks(*masks), "masks with None among them")
     check(learner.combine_masks(None, None) is None, "without any mask the result should be None.")
     check(learner.combine_masks() is None, "combine_masks() should be None.")
     check_unchanged(learner, "combine_masks", a, None, b)
+    check_unchanged(learner, "combine_masks", a, rng.mask(4, 5))
     check_any_device(learner, "combine_masks", a, None, b)
 
 
@@ -110,7 +120,8 @@ def test_combine_none(learner, reference, rng):
 
 @item("additive", points=0.75, title="0 keeps and -inf blocks", hint="Fill with -inf; do not multiply.")
 def test_additive(learner, reference, rng):
-    for mask in (rng.mask(4, 5), rng.mask(2, 1, 1, 6), rng.mask(3, 4).int(), 2 * rng.mask(3, 4).long()):
+    kinds = rng.mask(3, 4).int(), 2 * rng.mask(3, 4).long(), rng.mask(3, 4).to(torch.uint8)
+    for mask in (rng.mask(4, 5), rng.mask(2, 1, 1, 6), *kinds):
         check_close(learner.additive_mask(mask), reference.additive_mask(mask), f"the mask of {mask.dtype}", atol=0.0)
 
 
@@ -162,9 +173,10 @@ def test_attention(learner, reference, rng):
 @item("attention", points=0.25, title="integer masks, unchanged inputs", hint="0 blocks, everything else lets through.")
 def test_attention_integer(learner, reference, rng):
     q, k, v = inputs(rng, 2, 3)
-    for mask in (rng.mask(5, 7).int(), 3 * rng.mask(2, 1, 5, 7).long()):
-        compare(learner, reference, q, k, v, mask, f"under a mask of {mask.dtype}")
+    numbers = rng.mask(2, 1, 5, 7) * rng.integers(1, 5, 2, 1, 5, 7)
+    for mask in (rng.mask(5, 7).int(), numbers, numbers.to(torch.uint8)):
         check_unchanged(learner, "masked_attention", q, k, v, mask)
+        compare(learner, reference, q, k, v, mask, f"under a mask of {mask.dtype}")
 
 
 @item("attention", points=0.5, title="padding on the left, causal", hint="Rows of padding may attend nowhere.")
@@ -181,7 +193,7 @@ def test_attention_large(learner, reference, rng):
     mask = rng.mask(2, 5, 7)
     # Every kept key scores about -40000. Such scores are rounded to 4e-3 in float32, and the weights by as much.
     compare(learner, reference, q * 0.1 - 20_000.0, k * 0.1 + 1.0, v, mask, "beside very negative scores", atol=2e-2)
-    k[:, 3] += 1000
+    k[:, 3] += 100_000
     mask[:, :, 3], mask[:, :, 0] = False, True
     compare(learner, reference, q, k, v, mask, "where a blocked key has the largest score")
 
@@ -196,8 +208,10 @@ def test_rows(learner, reference, rng):
     q, k, v = inputs(rng, 2, 3)
     mask = rng.mask(2, 1, 5, 7)
     mask[0, 0, 1] = mask[1, 0, 4] = False
-    compare(learner, reference, q, k, v, mask, "with a row that may attend nowhere")
     compare(learner, reference, q, k, v, torch.zeros(5, 7, dtype=torch.bool), "where nothing may be attended to")
+    compare(learner, reference, q, k, v, mask, "with a row that may attend nowhere")
+    sample = torch.tensor([4, 0]).view(2, 1, 1, 1) > torch.arange(7)
+    compare(learner, reference, q, k, v, sample, "with a sample that has no keys")
 
 
 @item("rows", points=0.5, title="half precision and double", hint="-1e9 does not fit into float16; -inf does.")

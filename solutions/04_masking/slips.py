@@ -69,6 +69,39 @@ edit(
     ("if longest > size:", "if max_length is not None and longest > size:"),
 )
 
+edit(
+    "PM-10",
+    "A length equal to max_length is refused. It still fits.",
+    ("    if longest > size:", "    if max_length is not None and longest >= size:"),
+)
+edit(
+    "PM-11",
+    "Only the first length is compared with max_length. Any of them may be too long.",
+    (
+        "size = longest if max_length is None else max_length\n    if longest > size:",
+        "size = longest if max_length is None else max_length\n    longest = int(lengths[0])\n    if longest > size:",
+    ),
+)
+edit(
+    "PM-12",
+    "max_length=0 counts as if it were not given. `is None` is not the same as `not`.",
+    ("size = longest if max_length is None else max_length", "size = max_length or longest"),
+)
+edit(
+    "PM-13",
+    "A sample without tokens gets one. A length of 0 is allowed, and blocks every key.",
+    ("positions < lengths.unsqueeze(1)", "positions < lengths.clamp(min=1).unsqueeze(1)"),
+)
+edit(
+    "PM-14",
+    "A length above max_length raises, but no ValueError.",
+    ("        raise ValueError(f", "        raise RuntimeError(f"),
+)
+edit(
+    "PM-15",
+    "The lengths are changed in place. They belong to the caller.",
+    ("    longest = int(lengths.max())\n", "    lengths -= 1\n    lengths += 1\n    longest = int(lengths.max())\n"),
+)
 # -- causal ----------------------------------------------------------------------------------------------------------
 
 edit(
@@ -117,6 +150,20 @@ edit(
     ("device=device).tril(S - L)", "device=device).tril(S - L).T.flip(0, 1)"),
 )
 
+edit(
+    "CM-07",
+    "The shift is cut off at 0. With fewer keys than queries it is negative, and the first queries see nothing.",
+    ("tril(S - L)", "tril(max(S - L, 0))"),
+)
+edit(
+    "CM-08",
+    "The mask holds 0 and -inf. A boolean mask is asked for, and True means may attend.",
+    (
+        "torch.ones(L, S, dtype=torch.bool, device=device).tril(S - L)",
+        'torch.full((L, S), float("-inf"), device=device).triu(S - L + 1)',
+    ),
+)
+edit("CM-09", "The mask has axes of size 1 in front. (L, S) is asked for.", ("tril(S - L)", "tril(S - L)[None, None]"))
 # -- combining -------------------------------------------------------------------------------------------------------
 
 edit("MK-29", "The masks are joined by or. A key needs all of them: and.", ("result & keep", "result | keep"))
@@ -160,6 +207,52 @@ edit(
     (
         "            keep = mask.to(torch.bool)\n            result = keep if result is None else result & keep\n    return None if result is None else result.clone()",
         "            keep = mask\n            result = keep if result is None else result * keep\n    return None if result is None else result.clone()",
+    ),
+)
+edit(
+    "CB-07",
+    "The masks are joined by exclusive or: where two masks allow a key, it is blocked. Both have to allow it: and.",
+    ("result & keep", "result ^ keep"),
+)
+edit(
+    "CB-08",
+    "Only the first two masks count. There may be any number.",
+    ("for mask in masks:", "for mask in masks[:2]:"),
+)
+edit(
+    "CB-09",
+    "As soon as one mask is None, the result is None. Skip it, and join the others.",
+    (
+        "    result = None\n    for",
+        "    result = None\n    if any(mask is None for mask in masks):\n        return None\n    for",
+    ),
+)
+edit(
+    "CB-10",
+    "The loop ends at the first None. Skip it, and go on.",
+    (
+        "            result = keep if result is None else result & keep\n",
+        "            result = keep if result is None else result & keep\n        else:\n            break\n",
+    ),
+)
+edit(
+    "CB-11",
+    "Only a mask entry of exactly 1 lets through. Every integer but 0 has to.",
+    (
+        "            keep = mask.to(torch.bool)\n            result",
+        "            keep = mask == 1\n            result",
+    ),
+)
+edit(
+    "MK-41b",
+    "The first mask is changed in place by &=, and it belongs to the caller.",
+    (
+        "            keep = mask.to(torch.bool)\n            result = keep if result is None else result & keep\n",
+        "            keep = mask.to(torch.bool)\n"
+        "            if result is not None and result.shape == torch.broadcast_shapes(result.shape, keep.shape):\n"
+        "                result &= keep\n"
+        "            else:\n"
+        "                result = keep if result is None else result & keep\n",
     ),
 )
 edit(
@@ -221,6 +314,24 @@ edit(
     ),
 )
 
+edit(
+    "MK-02b",
+    "The filled tensor is not used: masked_fill returns a new one.",
+    (
+        'return zeros.masked_fill(~mask.to(torch.bool), float("-inf"))',
+        'zeros.masked_fill(~mask.to(torch.bool), float("-inf"))\n    return zeros',
+    ),
+)
+edit(
+    "AM-07",
+    "Only a mask entry of exactly 1 is kept. Every integer but 0 has to be.",
+    ("zeros.masked_fill(~mask.to(torch.bool)", "zeros.masked_fill(mask != 1"),
+)
+edit(
+    "AM-08",
+    "masked_fill takes boolean masks only. An integer mask has to be converted first.",
+    ("zeros.masked_fill(~mask.to(torch.bool)", "zeros.masked_fill(~mask if mask.dtype == torch.bool else 1 - mask"),
+)
 # -- attention -------------------------------------------------------------------------------------------------------
 
 edit(
@@ -256,6 +367,131 @@ edit(
     "MK-09",
     "Blocked scores get a number such as -1e4. Where kept scores are lower still, blocked keys win.",
     ('masked_fill(~keep, float("-inf"))', "masked_fill(~keep, -1e4)"),
+)
+edit(
+    "MK-10",
+    "Blocked scores are lowered by a large number. A row that may attend nowhere is lowered alike, and its keys still "
+    "share the weight; float16 can't even hold that number.",
+    (
+        'scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)',
+        "scores - 1e9 * (~keep).to(scores.dtype)",
+    ),
+    ("torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)", "torch.softmax(scores, dim=-1)"),
+)
+edit(
+    "MK-10b",
+    "Blocked scores are lowered by a number such as 1e4. A blocked key with a very large score still wins.",
+    (
+        'scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)',
+        "scores - 1e4 * (~keep).to(scores.dtype)",
+    ),
+)
+edit(
+    "MK-12b",
+    "Blocked scores are lowered by the lowest finite number of the dtype. Together with a score below zero that is -inf "
+    "in half precision, and rows that may attend nowhere are not zeros.",
+    (
+        'scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)',
+        "scores + (~keep).to(scores.dtype) * torch.finfo(scores.dtype).min",
+    ),
+    ("torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)", "torch.softmax(scores, dim=-1)"),
+)
+edit(
+    "MK-12c",
+    "Two masks of the lowest finite number are added. Their sum is -inf, and a row of it alone has a softmax of NaN.",
+    (
+        'scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)',
+        "scores + 2 * torch.zeros_like(scores).masked_fill(~keep, torch.finfo(scores.dtype).min)",
+    ),
+    ("torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)", "torch.softmax(scores, dim=-1)"),
+    same_as=("MK-13",),
+)
+edit(
+    "SM-17",
+    "The mask is multiplied into the exponentials, but the maximum is taken over blocked keys, too. Where a blocked key "
+    "has by far the largest score, nothing is left of the others.",
+    (
+        'scores = scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)\n    weights = torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)',
+        "weights = (scores - scores.amax(dim=-1, keepdim=True)).exp() * keep\n"
+        "    weights = (weights / weights.sum(dim=-1, keepdim=True)).masked_fill(nowhere, 0.0)",
+    ),
+)
+edit(
+    "MK-20",
+    "The mask is repeated for the heads in another order than the scores, so that a sample gets the mask of another one.",
+    (
+        "    nowhere = ~keep",
+        "    if scores.dim() == 4 and keep.dim() == 4 and keep.size(1) == 1:\n"
+        "        B, H, L, S = scores.shape\n"
+        "        keep = keep.expand(B, 1, L, S).flatten(0, 1).repeat(H, 1, 1).view(B, H, L, S)\n"
+        "    nowhere = ~keep",
+    ),
+)
+edit(
+    "MK-21",
+    "Only the first head is masked. The mask has to act on all of them.",
+    (
+        "    nowhere = ~keep",
+        "    keep = keep.expand(scores.shape).clone()\n"
+        "    if keep.dim() > 3:\n"
+        "        keep[:, 1:] = True\n"
+        "    nowhere = ~keep",
+    ),
+)
+edit(
+    "MK-21b",
+    "The mask of the first sample acts on all samples. A mask may differ from sample to sample.",
+    (
+        "    nowhere = ~keep",
+        "    keep = keep.expand(scores.shape)[:1] if keep.dim() > 3 else keep\n    nowhere = ~keep",
+    ),
+)
+edit(
+    "MK-18b",
+    "The mask gets a new axis in front of its last two. It is to be broadcast as it is.",
+    (
+        "    keep = mask.to(torch.bool)\n    scores",
+        "    keep = mask.to(torch.bool).unsqueeze(-3)\n    scores",
+    ),
+)
+edit(
+    "MK-17b",
+    "The mask is transposed: it blocks queries where it should block keys.",
+    (
+        "    keep = mask.to(torch.bool)\n    scores",
+        "    keep = mask.to(torch.bool).transpose(-2, -1)\n    scores",
+    ),
+)
+edit(
+    "MK-34c",
+    "~mask is taken of an integer mask: that flips bits, and ~1, or 254 in uint8, still counts as true.",
+    ('masked_fill(~keep, float("-inf"))', 'masked_fill((~mask).to(torch.bool), float("-inf"))'),
+)
+edit(
+    "MK-34d",
+    "1 - mask is compared with 0. For integers above 1 that is negative, or 254 and the like in uint8.",
+    (
+        "    keep = mask.to(torch.bool)\n    scores",
+        "    keep = mask if mask.dtype == torch.bool else ~((1 - mask) > 0)\n    scores",
+    ),
+)
+edit(
+    "MK-14d",
+    "Where no key is left, the row attends to its first key. It has to attend to none.",
+    (
+        "    nowhere = ~keep.any(dim=-1, keepdim=True)\n",
+        "    keep = keep.clone()\n    keep[..., 0] |= ~keep.any(dim=-1)\n    nowhere = ~keep.any(dim=-1, keepdim=True)\n",
+    ),
+)
+edit(
+    "MK-15c",
+    "Whether a row may attend nowhere is asked for the mask as a whole. Each row has to be asked alone.",
+    ("~keep.any(dim=-1, keepdim=True)", "~keep.any()"),
+)
+edit(
+    "MK-15d",
+    "Whether a row may attend nowhere is asked along the queries. Its keys are the last axis.",
+    ("keep.any(dim=-1, keepdim=True)", "keep.any(dim=-2, keepdim=True)"),
 )
 edit(
     "MK-13",
@@ -369,6 +605,33 @@ edit(
     ("    return weights @ v, weights", "    return weights @ v"),
 )
 edit(
+    "SD-31",
+    "The pair is in the wrong order: first the output.",
+    ("    return weights @ v, weights", "    return weights, weights @ v"),
+)
+edit(
+    "SD-27",
+    "The weights that come back are those without the mask.",
+    (
+        "    return weights @ v, weights",
+        "    return weights @ v, torch.softmax((q / math.sqrt(q.size(-1))) @ k.mT, dim=-1)",
+    ),
+)
+edit("SD-02", "The scores are divided by d, not by its square root.", ("math.sqrt(q.size(-1))", "q.size(-1)"))
+edit(
+    "SD-05",
+    "The scale comes from the number of keys, not from the size d of a query.",
+    ("math.sqrt(q.size(-1))", "math.sqrt(k.size(-2))"),
+)
+edit(
+    "DV-12",
+    "The function seeds torch's random numbers. Leave global state alone.",
+    (
+        "    keep = mask.to(torch.bool)\n    scores",
+        "    torch.manual_seed(0)\n    keep = mask.to(torch.bool)\n    scores",
+    ),
+)
+edit(
     "MK-16",
     "The mask also blocks rows of queries: it is used along both axes.",
     (
@@ -409,4 +672,22 @@ edit(
     "The additive mask is turned round: 0 keeps.",
     ('    return mask > float("-inf")', '    return mask == float("-inf")'),
     same_as=("MK-37",),
+)
+edit(
+    "KM-06",
+    "An additive mask is read as 1 keeps and 0 blocks. It is added to scores: 0 keeps.",
+    ('    return mask > float("-inf")', "    return mask > 0"),
+)
+edit(
+    "KM-07",
+    "Only float32 counts as additive. There are other floating dtypes.",
+    (
+        "    if mask.dtype == torch.bool:\n        return ~mask",
+        "    if mask.dtype != torch.float32:\n        return ~mask",
+    ),
+)
+edit(
+    "KM-08",
+    "The caller's mask is inverted in place.",
+    ("        return ~mask\n", "        return mask.logical_not_()\n"),
 )

@@ -106,3 +106,115 @@ def keep_from_mha(mask):
 
 
 edit("KM-V2", "a comparison with 0", ('    return mask > float("-inf")', "    return mask == 0"))
+
+
+@variant("V03", "batched products on flattened leading dimensions, the mask expanded alike")
+def masked_attention(q, k, v, mask):
+    lead, L, S = q.shape[:-2], q.size(-2), k.size(-2)
+    a, b, c = (t.reshape(-1, *t.shape[-2:]) for t in (q, k, v))
+    keep = (mask != 0).expand(*lead, L, S).reshape(-1, L, S)
+    scores = torch.bmm(a, b.transpose(1, 2)) / math.sqrt(q.size(-1))
+    weights = torch.where(keep, scores, -torch.inf).softmax(-1)
+    weights = torch.where(keep, weights, torch.zeros_like(weights))
+    return torch.bmm(weights, c).view(*lead, L, -1), weights.view(*lead, L, S)
+
+
+@variant("MK-20", "the mask repeated for the heads by repeat_interleave, in the order of the flattened scores")
+def masked_attention(q, k, v, mask):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    keep = mask.bool()
+    if scores.dim() == 4 and keep.dim() == 4 and keep.size(0) == scores.size(0) and keep.size(1) == 1:
+        B, H, L, S = scores.shape
+        keep = keep.expand(B, 1, L, S)[:, 0].repeat_interleave(H, dim=0).view(B, H, L, S)
+    weights = scores.masked_fill(~keep, -math.inf).softmax(-1).masked_fill(~keep, 0)
+    return weights @ v, weights
+
+
+@variant("MK-10", "the lowest finite number added to blocked scores, whose weights are put to zero")
+def masked_attention(q, k, v, mask):
+    keep = mask.bool()
+    some = keep.any(-1, keepdim=True)
+    scores = q @ k.mT / math.sqrt(q.size(-1))
+    lowered = scores.masked_fill(~keep & some, torch.finfo(scores.dtype).min)
+    weights = lowered.softmax(-1) * keep
+    return weights @ v, weights
+
+
+@variant("V10", "exponentials times v, divided by their sum at the end")
+def masked_attention(q, k, v, mask):
+    scores = (q @ k.mT / math.sqrt(q.size(-1))).masked_fill(mask == 0, -torch.inf)
+    top = scores.detach().amax(-1, keepdim=True)
+    e = (scores - top.masked_fill(top.isinf(), 0)).exp()
+    total = e.sum(-1, keepdim=True)
+    total = total + (total == 0)
+    return (e @ v) / total, e / total
+
+
+@variant("V58", "one key more that takes the weight of empty rows, then left out")
+def masked_attention(q, k, v, mask):
+    keep = mask.bool()
+    scores = (q @ k.mT / math.sqrt(q.size(-1))).masked_fill(~keep, -torch.inf)
+    empty = ~keep.any(-1, keepdim=True).expand(*scores.shape[:-1], 1)
+    sink = torch.zeros(empty.shape, dtype=q.dtype, device=q.device).masked_fill(~empty, -torch.inf)
+    weights = torch.cat([sink, scores], dim=-1).softmax(-1)[..., 1:]
+    return weights @ v, weights
+
+
+@variant("V59", "a loop over queries")
+def masked_attention(q, k, v, mask):
+    keep = mask.bool().expand(*mask.shape[:-2], q.size(-2), k.size(-2))
+    rows, weights = [], []
+    for i in range(q.size(-2)):
+        s = (q[..., i : i + 1, :] * k).sum(-1) / math.sqrt(q.size(-1))
+        w = s.masked_fill(~keep[..., i, :], -torch.inf).softmax(-1).nan_to_num(0.0)
+        weights.append(w)
+        rows.append((w.unsqueeze(-2) @ v).squeeze(-2))
+    return torch.stack(rows, dim=-2), torch.stack(weights, dim=-2)
+
+
+@variant("V27", "a list instead of a tuple, temporaries changed in place")
+def masked_attention(q, k, v, mask):
+    s = (q @ k.mT).div_(math.sqrt(q.size(-1)))
+    s.masked_fill_(mask == 0, -torch.inf)
+    w = torch.nan_to_num(torch.softmax(s, dim=-1))
+    return [w @ v, w]
+
+
+@variant("PM-V3", "rows of a triangle, picked by length")
+def padding_mask(lengths, max_length=None):
+    longest = int(lengths.amax())
+    size = longest if max_length is None else max_length
+    if longest > size:
+        raise ValueError(f"{longest} tokens, but max_length is {size}")
+    triangle = torch.ones(size + 1, size, dtype=torch.bool, device=lengths.device).tril(-1)
+    return triangle[lengths.long()][:, None, None]
+
+
+@variant("V52c", "a square of all keys, of which the last rows are taken")
+def causal_mask(L, S=None, device=None):
+    S = L if S is None else S
+    n = max(L, S)
+    square = torch.tril(torch.ones(n, n, dtype=torch.int32, device=device))
+    return square[n - L :, n - S :].to(torch.bool)
+
+
+@variant("CB-V3", "what is blocked, joined by or")
+def combine_masks(*masks):
+    blocked = None
+    for m in masks:
+        if m is not None:
+            b = m == 0
+            blocked = b if blocked is None else blocked | b
+    return None if blocked is None else ~blocked
+
+
+@variant("AM-V3", "entries of a new tensor set by index")
+def additive_mask(mask, dtype=torch.float32):
+    out = torch.zeros_like(mask, dtype=dtype)
+    out[mask.logical_not()] = -torch.inf
+    return out
+
+
+@variant("KM-V3", "one comparison for both kinds: False and 0 keep")
+def keep_from_mha(mask):
+    return mask == 0
