@@ -1,4 +1,4 @@
-"""Counting for chapter 9: bytes that operators read and write, dtypes they compute in, and the state of an online softmax.
+"""Counting for chapter 9: bytes that operators read and write, their dtypes, and the state of an online softmax.
 
 Counts come from the operators that torch really starts, seen below autograd; on the device "meta" no data exists.
 """
@@ -6,8 +6,8 @@ Counts come from the operators that torch really starts, seen below autograd; on
 import math
 
 import torch
-from torch.utils._pytree import tree_leaves
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 VIEWS = {"t", "transpose", "permute", "view", "_unsafe_view", "unsqueeze", "expand", "detach", "alias", "reshape"}
 
@@ -49,7 +49,7 @@ def plain_bytes(L, S, d, *, dtype=torch.bfloat16):
 
 
 def running(scores, values):
-    """State after each key of one query: lists of the maximum, the sum and the output so far; `scores`, `values` `(S,)`."""
+    """State after each key of one query: lists of maximum, sum and output so far; `scores`, `values` `(S,)`."""
     top = scores.cummax(0).values
     weights = (scores[None, :] - top[:, None]).exp().tril()
     return top.tolist(), weights.sum(1).tolist(), (weights @ values / weights.sum(1)).tolist()
