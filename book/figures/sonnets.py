@@ -1,4 +1,4 @@
-"""The text of exercise 11: ten sonnets by William Shakespeare (Thorpe, London 1609), in modern spelling. Public domain."""
+"""The text of exercise 11: ten sonnets by William Shakespeare, London 1609, in modern spelling. Public domain."""
 
 TEXT = """\
 XVIII
