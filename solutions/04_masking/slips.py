@@ -348,9 +348,25 @@ edit(
     ),
 )
 edit(
+    "MK-02c",
+    "The mask has no effect: masked_fill returns a new tensor, and it is not used. So no row becomes zeros, either.",
+    (
+        'scores = scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)',
+        "scores.masked_fill(~keep, -torch.inf)",
+    ),
+    ("torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)", "torch.softmax(scores, dim=-1)"),
+)
+edit(
     "MK-04",
     "The scores are multiplied by the mask. A score of 0 is not a weight of 0: exp(0) is 1.",
     ('scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)', "scores * keep"),
+)
+edit(
+    "MK-04b",
+    "The scores are multiplied by the mask. A score of 0 is not a weight of 0, and no row becomes zeros.",
+    ('scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)', "scores * keep"),
+    ("torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)", "torch.softmax(scores, dim=-1)"),
+    same_as=("MK-05b",),
 )
 edit(
     "MK-05",
@@ -359,9 +375,22 @@ edit(
     same_as=("MK-04",),
 )
 edit(
+    "MK-05b",
+    "Blocked scores become 0 or a small positive number. exp of that is about 1, and no row becomes zeros: fill with -inf.",
+    ('masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)', "masked_fill(~keep, 1e-9)"),
+    ("torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)", "torch.softmax(scores, dim=-1)"),
+    same_as=("MK-04b",),
+)
+edit(
     "MK-06",
     "The mask is added to the scores as 0 and 1. That blocks nothing.",
     ('scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)', "scores + keep.to(scores.dtype)"),
+)
+edit(
+    "MK-06b",
+    "The mask is added to the scores as 0 and 1. That blocks nothing, and no row becomes zeros.",
+    ('scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)', "scores + keep.to(scores.dtype)"),
+    ("torch.softmax(scores, dim=-1).masked_fill(nowhere, 0.0)", "torch.softmax(scores, dim=-1)"),
 )
 edit(
     "MK-09",
