@@ -65,7 +65,7 @@ def recall_batch(count, length, generator):
     return symbols, torch.stack((near, far), -1), defined
 
 
-def train_recall(model=None, *, trained=32, steps=400, batch=32, seed=0, learning_rate=1e-2, **how):
+def train_recall(model=None, *, trained=32, steps=300, batch=32, seed=0, learning_rate=1e-2, **how):
     """A `Recall` trained on `trained` places, or a given one trained further; `how` goes to `forward`."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed + 1)
