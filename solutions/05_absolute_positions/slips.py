@@ -198,6 +198,11 @@ class PositionalEncoding(nn.Module):
 
 
 edit(
+    "PE-16b",
+    "The table is cut to the size of the batch, x.size(0). In (B, L, D) the length is x.size(1).",
+    ("return x + self.pe[: x.size(1)]", "return x + self.pe[: x.size(0)]"),
+)
+edit(
     "PE-18",
     "The whole table is added, not its first L rows.",
     ("return x + self.pe[: x.size(1)]", "return x + self.pe"),
@@ -403,6 +408,11 @@ edit(
     ("return x + self.embedding(positions)", "return x + self.embedding(positions[: x.size(0)]).unsqueeze(1)"),
 )
 edit(
+    "LP-02b",
+    "The positions count the batch, x.size(0). In (B, L, D) the length is x.size(1).",
+    ("positions = torch.arange(length, device", "positions = torch.arange(x.size(0), device"),
+)
+edit(
     "LP-04",
     "More tokens than max_len are not refused. torch raises IndexError here and kills the device on a GPU: compare first.",
     (
@@ -531,6 +541,12 @@ edit(
     "Sine and cosine are swapped: no shift has to give the identity.",
     ("math.cos(turn), math.sin(turn)\n", "math.sin(turn), math.cos(turn)\n"),
     ("-math.sin(turn), math.cos(turn)", "math.cos(turn), -math.sin(turn)"),
+)
+edit(
+    "SF-06b",
+    "Sine and cosine are swapped: no shift has to give the identity.",
+    ("math.cos(turn), math.sin(turn)\n", "math.sin(turn), math.cos(turn)\n"),
+    ("-math.sin(turn), math.cos(turn)", "-math.cos(turn), math.sin(turn)"),
 )
 edit(
     "SF-07",
