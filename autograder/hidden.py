@@ -122,6 +122,8 @@ class _Plugin:
 
     def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "item(grade_id, points, title, hint): what a hidden test scores")
+        # A traceback with source lines costs more than most tests do, and nobody reads it.
+        config.option.tbstyle = "native"
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if "learner" in metafunc.fixturenames:
