@@ -10,6 +10,13 @@ edit(
     ('return torch.device("cpu")', 'return "cpu"'),
 )
 edit(
+    "PD-01b",
+    "The device is named by a string on every machine. A torch.device is asked for.",
+    ('return torch.device("cuda")', 'return "cuda"'),
+    ('return torch.device("mps")', 'return "mps"'),
+    ('return torch.device("cpu")', 'return "cpu"'),
+)
+edit(
     "PD-02",
     "CUDA is taken without asking whether it is there.",
     ("    if torch.cuda.is_available():\n        return", "    if True:\n        return"),

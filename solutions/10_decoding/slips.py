@@ -211,6 +211,17 @@ edit(
     ("<= positions.unsqueeze(1)", "< positions.unsqueeze(1)"),
 )
 edit(
+    "MK-22c",
+    "A token does not see itself: the mask is off by one. The first token sees nothing, and its softmax is NaN.",
+    (
+        "        seen = torch.arange(k.size(2), device=x.device) <= positions.unsqueeze(1)\n"
+        "        output = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)\n",
+        "        seen = torch.arange(k.size(2), device=x.device) < positions.unsqueeze(1)\n"
+        "        scores = q @ k.mT / math.sqrt(q.size(-1))\n"
+        "        output = scores.masked_fill(~seen, -torch.inf).softmax(-1) @ v\n",
+    ),
+)
+edit(
     "MK-22b",
     "A token sees the next one, too: the mask is off by one.",
     ("<= positions.unsqueeze(1)", "<= 1 + positions.unsqueeze(1)"),
@@ -239,6 +250,11 @@ edit(
     "The cache is filled, but attention looks at the new keys alone.",
     ("            k, v = cache.append(k, v)\n", "            cache.append(k, v)\n"),
     ("seen = torch.arange(k.size(2), device=x.device)", "seen = past + torch.arange(k.size(2), device=x.device)"),
+)
+edit(
+    "KV-28b",
+    "The cache is filled, but attention looks at the new keys alone.",
+    ("            k, v = cache.append(k, v)\n", "            cache.append(k, v)\n"),
 )
 edit(
     "KV-21",
