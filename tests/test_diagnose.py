@@ -65,6 +65,25 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     w = torch.softmax(s, -1).nan_to_num(0)
     return w @ k, w
 """,
+    "SM-04": """
+def softmax(x, dim=-1):
+    e = (x - torch.amax(x.abs(), dim=dim, keepdim=True)).exp()
+    return torch.div(e, torch.sum(e, dim, keepdim=True))
+""",
+    "SM-06": """
+def softmax(x, dim=-1):
+    low, _ = torch.min(x, dim=dim, keepdim=True)
+    e = torch.exp(x - low)
+    return e * (1 / e.sum(dim=dim, keepdim=True))
+""",
+    "SD-04": """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    s = torch.einsum("...ld,...sd->...ls", q, k)
+    if mask is not None:
+        s = torch.where(mask != 0, s, -torch.inf)
+    w = torch.softmax(s, -1).nan_to_num(0) * q.size(-1) ** -0.5
+    return w @ v, w
+""",
     "MK-14": """
 def scaled_dot_product_attention(q, k, v, mask=None):
     s = q @ k.mT / q.shape[-1] ** 0.5
