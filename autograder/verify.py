@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -93,7 +94,12 @@ def verify(course: Course, topics: list[Topic], *, secrets: int = 5, workers: in
         "slips": _sum([part["slips"] for part in parts]),
         "variants": _sum([part["variants"] for part in parts]),
         "leaks": public_leaks(course),
-        "topics": {key: {"slips": part["slips"], "variants": part["variants"]} for key, part in by_topic.items()},
+        "made_by": "python -m autograder verify --json",
+        "secrets": secrets,
+        "topics": {
+            key: {"slips": part["slips"], "variants": part["variants"], "sources": part["sources"]}
+            for key, part in by_topic.items()
+        },
     }
 
 
@@ -111,7 +117,16 @@ def _verify_topic(job: tuple[str, str, int]) -> dict[str, Any]:
         "blank": _score(blank),
         "slips": verify_slips(bench, secrets),
         "variants": verify_variants(bench, secrets),
+        "sources": sources_digest(bench.topic),
     }
+
+
+def sources_digest(topic: Topic) -> str:
+    """Changes with the exercise, its hidden tests, known mistakes and other right answers: then the proof is stale."""
+    digest = hashlib.sha256()
+    for path in (topic.text, topic.hidden, topic.slips, topic.variants):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def stubbed(bench: Bench) -> Any:

@@ -47,6 +47,8 @@ def test_accessible(name, visit, address):
         page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
         for width in (1280, 390):
             page.set_viewport_size({"width": width, "height": 900})
+            # Two frames: the page has its new layout, and what watches the layout has run.
+            page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
             page.wait_for_timeout(60)
             for fault in page.evaluate(f"axe.run({SCOPE}, {RULES})")["violations"]:
                 places = [f"{n['target']} {n['any'][0]['message'] if n['any'] else ''}" for n in fault["nodes"][:4]]

@@ -1,7 +1,7 @@
 """Figures: load each small script only where it is used, and keep outputs fresh.
 
-The cache of executed pages looks at the cells alone. A change in book/figures would leave old
-outputs, so the fingerprint of that folder is kept beside the cache and a new one empties it.
+The cache of executed pages looks at the cells alone. A change in book/figures, or in the data that
+pages read, would leave old outputs, so a fingerprint is kept beside the cache and a new one empties it.
 """
 
 import hashlib
@@ -13,25 +13,36 @@ from pathlib import Path
 USED = re.compile(r'data-figure="([a-z-]+)"')
 
 
-def fingerprint(folder):
+def fingerprint(paths):
     digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted(path for path in paths if path.is_file()):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
 
 
+def changed(app, name, paths):
+    """Whether these files differ from those of the build before; remembers them."""
+    mark = Path(app.outdir).parent / f".{name}.sha256"
+    now = fingerprint(paths)
+    if mark.exists() and mark.read_text() == now:
+        return False
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text(now)
+    return True
+
+
 def drop_stale_outputs(app, config):
-    cache = Path(app.outdir).parent / ".jupyter_cache"
-    mark = Path(app.outdir).parent / ".figures.sha256"
-    now = fingerprint(Path(app.srcdir) / "figures")
-    app.coursebook_figures_changed = not (mark.exists() and mark.read_text() == now)
+    book = Path(app.srcdir)
+    app.coursebook_figures_changed = changed(app, "figures", [*book.glob("figures/*.py"), *book.glob("*.json")])
+    static = [path for folder in ("assets", "interactive", "templates") for path in book.glob(f"{folder}/**/*")]
+    app.coursebook_static_changed = changed(app, "static", static)
     if app.coursebook_figures_changed:
-        shutil.rmtree(cache, ignore_errors=True)
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.write_text(now)
+        shutil.rmtree(Path(app.outdir).parent / ".jupyter_cache", ignore_errors=True)
 
 
 def pages_to_reread(app, env, added, changed, removed):
+    if app.coursebook_static_changed:
+        return env.found_docs  # Sphinx copies styles and scripts only when it writes pages
     if not app.coursebook_figures_changed:
         return []
     return [name for name in env.found_docs if "import" in Path(env.doc2path(name)).read_text("utf-8")]
