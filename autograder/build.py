@@ -34,6 +34,8 @@ def source_notebook(topic: Topic) -> nbformat.NotebookNode:
         raise TopicError(f"{topic.key}: check cells {sorted(checks)}, but hidden tests score {sorted(points)}")
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [_notebook_cell(cell, place, points) for place, cell in enumerate(cells)]
+    if topic.chapter:
+        notebook.cells[0].source += f"\n\n**Read first** [the chapter of this exercise]({topic.chapter})."
     by_hand = sum(cell.points for cell in cells if cell.kind == "written")
     notebook.metadata = {
         "kernelspec": KERNEL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +72,15 @@ class Course:
     def sample_class(self) -> Path:
         return self.root / "tests" / "submissions"
 
+    @property
+    def site(self) -> str:
+        """Where the book is published, as `_config.yml` says it; empty when it does not."""
+        config = self.root / "_config.yml"
+        found = (
+            re.search(r"^\s+baseurl:\s*(\S+)", config.read_text(encoding="utf-8"), re.M) if config.exists() else None
+        )
+        return found[1].rstrip("/") if found else ""
+
     def topics(self) -> list[Topic]:
         keys = sorted(p.parent.name for p in self.solutions.glob("*/hidden.py"))
         return [Topic(self, key) for key in keys]
@@ -116,6 +126,11 @@ class Topic:
     @property
     def variants(self) -> Path:
         return self.folder / "variants.py"
+
+    @property
+    def chapter(self) -> str:
+        """Address of the topic's chapter; empty when the book has none."""
+        return self.course.site and f"{self.course.site}/{self.key}.html"
 
     @property
     def source(self) -> Path:

@@ -1,6 +1,7 @@
 """Rules of the repository that matter: imports point one way, generated files are fresh, nothing hidden is public."""
 
 import ast
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from autograder.course import Course
 from autograder.release import leaks, public_leaks, release
+from autograder.verify import holds, sources_digest
 
 PACKAGE = Path(__file__).parent.parent / "autograder"
 # From the bottom up; a module may import what stands before it.
@@ -90,7 +92,8 @@ def test_the_exercise_is_fresh(key: str, course: Course, tmp_path: Path, monkeyp
 
     root = tmp_path / "course"
     shutil.copytree(course.solutions / key, root / "solutions" / key)
-    shutil.copy(course.root / "nbgrader_config.py", root)
+    for name in ("nbgrader_config.py", "_config.yml"):
+        shutil.copy(course.root / name, root)
     monkeypatch.setenv("ATTENTION_COURSE", str(root))
     fresh = release(Course(root).topic(key))
     committed = course.topic(key).exercise
@@ -117,3 +120,10 @@ def test_no_path_or_host_of_a_machine_stands_in_the_repository(course: Course):
         if text and path.is_file() and pattern.search(path.read_text(encoding="utf-8", errors="replace")):
             guilty.append(name)
     assert guilty == []
+
+
+def test_the_proof_in_the_book_is_of_these_files(course: Course):
+    proof = json.loads((course.book / "proof.json").read_text())
+    made = {topic.key: sources_digest(topic) for topic in course.topics()}
+    assert {key: one["sources"] for key, one in proof["topics"].items()} == made, "run: make proof"
+    assert holds(proof) and proof["secrets"] == 5
