@@ -22,17 +22,18 @@ ACCEPTED = (Outcome.PASS, Outcome.NOT_VERIFIED)
 
 
 def catches(bench: Bench) -> dict[str, set[str]]:
-    """The known mistakes that each test catches. Slow tests run on what no quick one caught."""
+    """The known mistakes that each quick test catches, and for each slow one the first that it is found to catch."""
     quick = [item.test for item in bench.items if not item.slow]
-    slow = [item.test for item in bench.items if item.slow]
     found: dict[str, set[str]] = {item.test: set() for item in bench.items}
-    table = bench.run(bench.slips, quick, SECRET)
-    unseen = [e for e in bench.slips if all(r.outcome in ACCEPTED for r in table[e.id].values())]
-    for results in (table, bench.run(unseen, slow, SECRET) if slow else {}):
-        for identity, outcomes in results.items():
-            for test, result in outcomes.items():
-                if result.outcome not in ACCEPTED:
-                    found[test].add(identity)
+    for identity, outcomes in bench.run(bench.slips, quick, SECRET).items():
+        for test, result in outcomes.items():
+            if result.outcome not in ACCEPTED:
+                found[test].add(identity)
+    for test in (item.test for item in bench.items if item.slow):
+        for entry in reversed(bench.slips):
+            if bench.run([entry], [test], SECRET)[entry.id][test].outcome not in ACCEPTED:
+                found[test].add(entry.id)
+                break
     return found
 
 
