@@ -78,10 +78,11 @@ class Bench:
     def diagnoser(self, secret: bytes) -> Diagnoser:
         """Names mistakes under a secret; what it has learnt about the known ones is kept."""
         if secret not in self._diagnosers:
-            self._diagnosers[secret] = self._new_diagnoser(secret)
+            self._diagnosers[secret] = self.new_diagnoser(secret)
         return self._diagnosers[secret]
 
-    def _new_diagnoser(self, secret: bytes) -> Diagnoser:
+    def new_diagnoser(self, secret: bytes) -> Diagnoser:
+        """One that knows nothing yet, and that nobody keeps."""
         by_id = {entry.id: entry for entry in self.slips}
         quick = [item.test for item in self.items if not item.slow]
         return Diagnoser(by_id, quick, lambda ids, tests: self.run([by_id[i] for i in ids], tests, secret))

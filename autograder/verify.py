@@ -40,7 +40,7 @@ def verify_slips(bench: Bench, secrets: Iterable[bytes] = SECRETS) -> dict[str, 
             unseen = [e for e in bench.slips if full_marks(table[e.id])]
             for identity, results in bench.run(unseen, slow, secret).items():
                 table[identity] |= results
-        diagnoser = bench.diagnoser(secret)
+        diagnoser = bench.new_diagnoser(secret)
         diagnoser.preload(table)
         for entry in bench.slips:
             results = table[entry.id]
