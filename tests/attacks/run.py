@@ -70,8 +70,9 @@ def class_goes_on(with_: Grader) -> bool:
 def _outside(course: Course) -> object:
     folders = (course.solutions, course.root / "autograder", course.exercises)
     files = {p: p.stat().st_mtime_ns for folder in folders for p in folder.rglob("*") if p.suffix in (".py", ".ipynb")}
-    # torch sets this one itself when it first imports some of its parts.
-    environment = {k: v for k, v in os.environ.items() if k != "TORCHINDUCTOR_CACHE_DIR"}
+    # torch sets the one itself when it first imports some of its parts, pytest the other at each step of a test.
+    own = ("TORCHINDUCTOR_CACHE_DIR", "PYTEST_CURRENT_TEST")
+    environment = {k: v for k, v in os.environ.items() if k not in own}
     return files, signal.getsignal(signal.SIGTERM), os.getcwd(), environment
 
 
