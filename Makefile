@@ -22,7 +22,7 @@ course: setup sandbox
 test: setup-test sandbox
 	$(BIN)/python -m pytest $(TESTS)
 
-# The numbers of the page on grading: every known mistake under five secrets, about twenty minutes on two cores.
+# The numbers of the page on grading: every known mistake under five secrets, the better part of an hour on two cores.
 proof: setup sandbox
 	$(BIN)/python -m autograder verify --json > proof.json.new
 	mv proof.json.new book/proof.json
