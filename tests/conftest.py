@@ -51,6 +51,6 @@ def small_course(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 # The proof of every topic, every notebook, every attack and every page in a browser take the better part of an hour on
-# two cores: COURSE_FULL=1 runs them, too. A test of the default run sees when the proof in the book is older than a topic.
+# two cores: COURSE_FULL=1 runs them, too. A default test sees when the proof in the book is older than a topic.
 if not os.environ.get("COURSE_FULL"):
     collect_ignore = ["test_verify.py", "test_exercises.py", "attacks", "book"]
