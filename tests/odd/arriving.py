@@ -3,6 +3,7 @@
 import json
 import os
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -17,29 +18,15 @@ def put(folder: Path, notebook: dict, name: str = NAME) -> Path:
     return path
 
 
-@row("a browser's second download: scaled_dot_product (1).ipynb", "repaired", says="name was put right")
-def _(folder, notebook):
-    put(folder, notebook, "scaled_dot_product (1).ipynb")
-
-
-@row("upper case: Scaled_Dot_Product.IPYNB", "repaired", says="name was put right")
-def _(folder, notebook):
-    put(folder, notebook, "Scaled_Dot_Product.IPYNB")
-
-
-@row("Jupyter's copy: scaled_dot_product-Copy1.ipynb", "repaired", says="name was put right")
-def _(folder, notebook):
-    put(folder, notebook, "scaled_dot_product-Copy1.ipynb")
-
-
-@row("blanks and the topic's number: 02 scaled dot product.ipynb", "repaired", says="name was put right")
-def _(folder, notebook):
-    put(folder, notebook, "02 scaled dot product.ipynb")
-
-
-@row("any name in a folder of the topic", "repaired", says="name was put right")
-def _(folder, notebook):
-    put(folder, notebook, "02_scaled_dot_product/my solution.ipynb")
+RENAMED = {
+    "a browser's second download: scaled_dot_product (1).ipynb": "scaled_dot_product (1).ipynb",
+    "upper case: Scaled_Dot_Product.IPYNB": "Scaled_Dot_Product.IPYNB",
+    "Jupyter's copy: scaled_dot_product-Copy1.ipynb": "scaled_dot_product-Copy1.ipynb",
+    "blanks and the topic's number: 02 scaled dot product.ipynb": "02 scaled dot product.ipynb",
+    "any name in a folder of the topic": "02_scaled_dot_product/my solution.ipynb",
+}
+for what, file in RENAMED.items():
+    row(what, "repaired", says="name was put right")(partial(put, name=file))
 
 
 @row("a name that no topic has", "refused", None, says="expected one of")
