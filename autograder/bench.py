@@ -34,6 +34,16 @@ class Bench:
     variants: list[Entry]
     _diagnosers: dict[bytes, Diagnoser] = field(default_factory=dict)
 
+    @property
+    def quick(self) -> list[str]:
+        """The tests that answer at once."""
+        return [item.test for item in self.items if not item.slow]
+
+    @property
+    def slow(self) -> list[str]:
+        """The tests that train."""
+        return [item.test for item in self.items if item.slow]
+
     @cached_property
     def notebook(self) -> NotebookNode:
         """The source notebook, which submissions are restored from."""
@@ -84,5 +94,4 @@ class Bench:
     def new_diagnoser(self, secret: bytes) -> Diagnoser:
         """One that knows nothing yet, and that nobody keeps."""
         by_id = {entry.id: entry for entry in self.slips}
-        quick = [item.test for item in self.items if not item.slow]
-        return Diagnoser(by_id, quick, lambda ids, tests: self.run([by_id[i] for i in ids], tests, secret))
+        return Diagnoser(by_id, self.quick, lambda ids, tests: self.run([by_id[i] for i in ids], tests, secret))

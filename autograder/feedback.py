@@ -98,13 +98,13 @@ def _opening(verdict: Verdict) -> str:
         return "Everything that was tried is right."
     if verdict.outcome is Outcome.REFUSED:
         return "The file could not be graded. Below stands why, and what to do."
-    first = next((i for i in verdict.items if i.outcome not in (Outcome.PASS, Outcome.NOT_VERIFIED)), None)
+    first = next((i for i in verdict.items if not i.outcome.accepted), None)
     start = f" Start with: {_text(first.title)}." if first else ""
     return f"{right} of {len(verdict.items)} items are right.{start}"
 
 
 def _item(item: ItemVerdict) -> str:
-    good = item.outcome in (Outcome.PASS, Outcome.NOT_VERIFIED)
+    good = item.outcome.accepted
     message = f"<p class=said>{_text(item.message)}</p>" if item.message else ""
     return (
         f"<li><p class=head><strong>{_text(item.title)}</strong><span class={'good' if good else 'bad'}>"

@@ -24,6 +24,11 @@ class Outcome(StrEnum):
     GRADER_FAULT = "grader_fault"
 
     @property
+    def accepted(self) -> bool:
+        """Whether nothing speaks against the answer."""
+        return self in (Outcome.PASS, Outcome.NOT_VERIFIED)
+
+    @property
     def severity(self) -> int:
         return list(Outcome).index(self)
 

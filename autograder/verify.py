@@ -19,26 +19,24 @@ from autograder.hidden import Result
 from autograder.release import hidden_lines, public_leaks
 from autograder.sample import fill
 from autograder.sandbox.host import Zygote
-from autograder.verdict import Outcome, Verdict
+from autograder.verdict import Verdict
 
 SECRETS = tuple(f"verify-{n}".encode() for n in range(5))
 
 
 def full_marks(results: dict[str, Result]) -> bool:
-    return all(r.outcome in (Outcome.PASS, Outcome.NOT_VERIFIED) for r in results.values())
+    return all(r.outcome.accepted for r in results.values())
 
 
 def verify_slips(bench: Bench, secrets: Iterable[bytes] = SECRETS) -> dict[str, Any]:
     """`total, caught, named, missed, unnamed` of one topic; unnamed lists (id, what was named instead)."""
-    quick = [item.test for item in bench.items if not item.slow]
-    slow = [item.test for item in bench.items if item.slow]
     caught: dict[str, bool] = {e.id: True for e in bench.slips}
     unnamed: dict[str, list[str]] = {}
     for number, secret in enumerate(secrets):
-        table = bench.run(bench.slips, quick, secret)
-        if number == 0 and slow:  # a test that trains is run only where the quick ones saw nothing
+        table = bench.run(bench.slips, bench.quick, secret)
+        if number == 0 and bench.slow:  # a test that trains is run only where the quick ones saw nothing
             unseen = [e for e in bench.slips if full_marks(table[e.id])]
-            for identity, results in bench.run(unseen, slow, secret).items():
+            for identity, results in bench.run(unseen, bench.slow, secret).items():
                 table[identity] |= results
         diagnoser = bench.new_diagnoser(secret)
         diagnoser.preload(table)
@@ -64,12 +62,11 @@ def verify_slips(bench: Bench, secrets: Iterable[bytes] = SECRETS) -> dict[str, 
 def verify_variants(bench: Bench, secrets: Iterable[bytes] = SECRETS) -> dict[str, Any]:
     """`total, accepted, refused` of one topic; refused lists (id, first test, message)."""
     refused: dict[str, str] = {}
-    quick = [item.test for item in bench.items if not item.slow]
     for number, secret in enumerate(secrets):
-        table = bench.run(bench.variants, [i.test for i in bench.items] if number == 0 else quick, secret)
+        table = bench.run(bench.variants, [i.test for i in bench.items] if number == 0 else bench.quick, secret)
         for identity, results in table.items():
             for test, result in results.items():
-                if result.outcome not in (Outcome.PASS, Outcome.NOT_VERIFIED):
+                if not result.outcome.accepted:
                     refused.setdefault(identity, f"{identity}: {test}: {result.outcome}: {result.message}")
     total = len(bench.variants)
     return {"total": total, "accepted": total - len(refused), "refused": list(refused.values())}

@@ -39,11 +39,10 @@ def test_mistakes_in_another_hand_are_named(key: str, course):
     right, mistakes = programs(bench)
     assert {m.id for m in mistakes} <= set(known)
     assert 5 * len(mistakes) >= len(known)
-    quick = [item.test for item in bench.items if not item.slow]
-    table = bench.run([right, *mistakes], quick, SECRET)
+    table = bench.run([right, *mistakes], bench.quick, SECRET)
     assert full_marks(table["right"]), {t: r.message for t, r in table["right"].items() if r.message}
     diagnoser = bench.diagnoser(SECRET)
-    diagnoser.preload(bench.run(bench.slips, quick, SECRET))
+    diagnoser.preload(bench.run(bench.slips, bench.quick, SECRET))
     named = {m.id: set(diagnoser.slips(table[m.id]).values()) for m in mistakes}
     assert not [i for i in named if full_marks(table[i])]
     wrong = {i: sorted(found) for i, found in named.items() if not found <= {i, *known[i].same_as}}

@@ -15,23 +15,20 @@ from autograder.bench import Bench
 from autograder.course import find_course
 from autograder.grade import Grader
 from autograder.sandbox.host import Zygote
-from autograder.verdict import Outcome
 
 SECRET = b"the secret of the benchmark"
-ACCEPTED = (Outcome.PASS, Outcome.NOT_VERIFIED)
 
 
 def catches(bench: Bench) -> dict[str, set[str]]:
     """The known mistakes that each quick test catches, and for each slow one the first that it is found to catch."""
-    quick = [item.test for item in bench.items if not item.slow]
     found: dict[str, set[str]] = {item.test: set() for item in bench.items}
-    for identity, outcomes in bench.run(bench.slips, quick, SECRET).items():
+    for identity, outcomes in bench.run(bench.slips, bench.quick, SECRET).items():
         for test, result in outcomes.items():
-            if result.outcome not in ACCEPTED:
+            if not result.outcome.accepted:
                 found[test].add(identity)
-    for test in (item.test for item in bench.items if item.slow):
+    for test in bench.slow:
         for entry in reversed(bench.slips):
-            if bench.run([entry], [test], SECRET)[entry.id][test].outcome not in ACCEPTED:
+            if not bench.run([entry], [test], SECRET)[entry.id][test].outcome.accepted:
                 found[test].add(entry.id)
                 break
     return found
