@@ -78,6 +78,8 @@ def _run_pytest(hidden: Path, options: Sequence[str], plugin: Any) -> int:
     # plugin that happens to be installed or named in the environment.
     isolated = ["-c", os.devnull, "--rootdir", str(hidden.parent), "--noconftest", "--import-mode=importlib"]
     isolated += ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:logging", "--capture=no", "--assert=plain"]
+    # It collects garbage again and again at the end of each run, which takes several times as long as the tests.
+    isolated += ["-p", "no:unraisableexception", "-p", "no:threadexception"]
     kept = {name: os.environ.pop(name) for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS") if name in os.environ}
     autoload = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
