@@ -96,7 +96,7 @@ def check_close(
     if not dtype.is_floating_point:
         wrong = (got != expected).sum().item()
         if wrong:
-            raise CheckFailed(_sentence(f"{what} is wrong at {wrong} of {got.numel()} entries", hint))
+            raise CheckFailed(_sentence(f"{wrong} of {got.numel()} entries of {what} are wrong", hint))
         return
     got64, expected64 = got.detach().double(), expected.detach().double()
     _check_finite(got64, expected64, what, hint)
@@ -106,18 +106,19 @@ def check_close(
     limit = tolerance(dtype, scale) if atol is None else atol
     if difference.numel() and difference.max().item() > limit:
         wrong = int((difference > limit).sum())
-        text = f"{what} is wrong at {wrong} of {got.numel()} entries; the largest difference is "
+        text = f"{wrong} of {got.numel()} entries of {what} are wrong; the largest difference is "
         raise CheckFailed(_sentence(text + f"{difference.max().item():.2g} (allowed: {limit:.1g})", hint))
 
 
 def _check_finite(got: torch.Tensor, expected: torch.Tensor, what: str, hint: str) -> None:
-    for name, test in (("NaN", torch.isnan), ("infinity", torch.isinf)):
+    for name, test in (("NaN", torch.isnan), ("infinite", torch.isinf)):
         extra = int((test(got) & ~test(expected)).sum())
         if extra:
-            raise CheckFailed(_sentence(f"{what} holds {name} at {extra} of {got.numel()} entries", hint))
+            raise CheckFailed(_sentence(f"{extra} of {got.numel()} entries of {what} are {name}", hint))
     infinite = torch.isinf(expected)
     if infinite.any() and not torch.equal(got[infinite], expected[infinite]):
-        raise CheckFailed(_sentence(f"{what} is finite where it should be infinite, or has the wrong sign there", hint))
+        text = f"entries of {what} that should be infinite are finite or of the wrong sign"
+        raise CheckFailed(_sentence(text, hint))
 
 
 def check_finite(got: Any, what: str, hint: str = "") -> None:
@@ -155,9 +156,10 @@ def expect_error(what: str, *kinds: str, mentions: Sequence[Any] = ()) -> Iterat
             raise CheckFailed(f"{what} should raise {wanted}, but it raised {error.kinds[0]}: {error.text}") from None
         missing = [str(word) for word in mentions if str(word) not in error.text]
         if missing:
+            said = f"`{error.text[:120]}`" if error.text.strip() else "no message"
             raise CheckFailed(
-                f"{what} raises, as it should, but its message does not name {', '.join(missing)}: a reader of "
-                f"`{error.text[:120]}` can't see what was wrong."
+                f"{what} raises, as it should, but it does not name {', '.join(missing)}: whoever reads {said} "
+                "can't see what was wrong."
             ) from None
         return
     raise CheckFailed(f"{what} should raise an error that names the sizes, but it returned something.")

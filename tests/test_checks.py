@@ -28,9 +28,9 @@ ONE = torch.ones(2, 3)
         (Odd("a sparse tensor"), "but it is a sparse tensor"),
         (torch.ones(3, 2), r"has the shape \(3, 2\); expected \(2, 3\)"),
         (ONE.double(), "has the dtype float64; expected float32"),
-        (ONE * float("nan"), "holds NaN at 6 of 6"),
-        (ONE * float("inf"), "holds infinity at 6 of 6"),
-        (ONE * 1.5, "wrong at 6 of 6 entries; the largest difference is 0.5"),
+        (ONE * float("nan"), "6 of 6 entries of the output are NaN"),
+        (ONE * float("inf"), "6 of 6 entries of the output are infinite"),
+        (ONE * 1.5, "6 of 6 entries of the output are wrong; the largest difference is 0.5"),
     ],
 )
 def test_a_wrong_tensor_is_described(got, words):

@@ -17,13 +17,6 @@ from autograder.checks import (
     item,
 )
 
-
-def same_mask(got, expected, what):
-    check_tensor(got, expected.shape, what, torch.bool)
-    wrong = int((got != expected).sum())
-    check(wrong == 0, f"{what} is wrong at {wrong} of {got.numel()} entries.")
-
-
 # -- padding ---------------------------------------------------------------------------------------------------------
 
 
@@ -31,13 +24,13 @@ def same_mask(got, expected, what):
 def test_padding(learner, reference, rng):
     for lengths in ([3, 1, 3], [2, 5, 0, 4], [1], [4, 2, 1, 3, 4]):
         lengths = torch.tensor(lengths)
-        same_mask(
+        check_close(
             learner.padding_mask(lengths), reference.padding_mask(lengths), f"the mask of lengths {lengths.tolist()}"
         )
     lengths = torch.tensor([2, 4, 1], dtype=torch.int32)
-    same_mask(learner.padding_mask(lengths), reference.padding_mask(lengths), "the mask of int32 lengths")
+    check_close(learner.padding_mask(lengths), reference.padding_mask(lengths), "the mask of int32 lengths")
     lengths = lengths.to(torch.uint8)
-    same_mask(learner.padding_mask(lengths), reference.padding_mask(lengths), "the mask of uint8 lengths")
+    check_close(learner.padding_mask(lengths), reference.padding_mask(lengths), "the mask of uint8 lengths")
 
 
 @item("padding", points=0.5, title="max_length, and lengths above it", hint="S is max_length; compare first.")
@@ -45,7 +38,7 @@ def test_padding_max(learner, reference, rng):
     for lengths, size in (([2, 3], 7), ([0, 1, 0], 2), ([4, 4], 4)):
         lengths = torch.tensor(lengths)
         got = learner.padding_mask(lengths, size)
-        same_mask(got, reference.padding_mask(lengths, size), f"the mask with max_length={size}")
+        check_close(got, reference.padding_mask(lengths, size), f"the mask with max_length={size}")
     for lengths, size in (([9, 2, 3], 6), ([2, 9], 6), ([0, 3], 0)):
         with expect_error(f"the lengths {lengths} with max_length={size}", mentions=[max(lengths), size]):
             learner.padding_mask(torch.tensor(lengths), size)
@@ -65,21 +58,21 @@ def test_padding_unchanged(learner, reference, rng):
 @item("causal", points=0.5, title="as many queries as keys", hint="A token sees itself and what came before.")
 def test_causal_square(learner, reference, rng):
     for size in (4, 1, 6):
-        same_mask(learner.causal_mask(size), reference.causal_mask(size), f"causal_mask({size})")
-        same_mask(learner.causal_mask(size, size), reference.causal_mask(size), f"causal_mask({size}, {size})")
+        check_close(learner.causal_mask(size), reference.causal_mask(size), f"causal_mask({size})")
+        check_close(learner.causal_mask(size, size), reference.causal_mask(size), f"causal_mask({size}, {size})")
 
 
 @item("causal", points=0.75, title="L and S differ", hint="Aligned to the end: j <= i + S - L.")
 def test_causal_rectangle(learner, reference, rng):
     for length, source in ((2, 5), (1, 6), (3, 4), (5, 3)):
         expected = reference.causal_mask(length, source)
-        same_mask(learner.causal_mask(length, source), expected, f"causal_mask({length}, {source})")
+        check_close(learner.causal_mask(length, source), expected, f"causal_mask({length}, {source})")
 
 
 @item("causal", points=0.25, title="on the device that is asked for", hint="Hand `device` on.")
 def test_causal_device(learner, reference, rng):
     check_any_device(learner, "causal_mask", 3, 5, torch.device("cpu"))
-    same_mask(learner.causal_mask(3, 5, torch.device("cpu")), reference.causal_mask(3, 5), "the mask with a device")
+    check_close(learner.causal_mask(3, 5, torch.device("cpu")), reference.causal_mask(3, 5), "the mask with a device")
 
 
 # -- combining -------------------------------------------------------------------------------------------------------
@@ -89,25 +82,25 @@ def test_causal_device(learner, reference, rng):
 def test_combine(learner, reference, rng):
     a, b, c = rng.mask(4, 5), rng.mask(4, 5), rng.mask(2, 1, 1, 5)
     for masks in ((a, b), (a, c), (a, b, c), (a,), (c, rng.mask(3, 4, 5))):
-        same_mask(learner.combine_masks(*masks), reference.combine_masks(*masks), f"{len(masks)} masks combined")
+        check_close(learner.combine_masks(*masks), reference.combine_masks(*masks), f"{len(masks)} masks combined")
     a, b = a.int(), b.int()
-    same_mask(learner.combine_masks(a, b), reference.combine_masks(a, b), "two masks of 0 and 1 combined")
+    check_close(learner.combine_masks(a, b), reference.combine_masks(a, b), "two masks of 0 and 1 combined")
     b = 3 * b.long()
-    same_mask(learner.combine_masks(a, b), reference.combine_masks(a, b), "two integer masks combined")
-    same_mask(learner.combine_masks(2 * a, b), reference.combine_masks(a, b), "masks of other integers combined")
-    same_mask(learner.combine_masks(2 * a, c), reference.combine_masks(a, c), "an integer and a boolean mask")
-    same_mask(learner.combine_masks(2 * a), reference.combine_masks(a), "one integer mask")
+    check_close(learner.combine_masks(a, b), reference.combine_masks(a, b), "two integer masks combined")
+    check_close(learner.combine_masks(2 * a, b), reference.combine_masks(a, b), "masks of other integers combined")
+    check_close(learner.combine_masks(2 * a, c), reference.combine_masks(a, c), "an integer and a boolean mask")
+    check_close(learner.combine_masks(2 * a), reference.combine_masks(a), "one integer mask")
     a, b = (m.to(torch.uint8) * (n + 1) for n, m in enumerate((a, b)))
-    same_mask(learner.combine_masks(a, b), reference.combine_masks(a, b), "two masks of uint8")
+    check_close(learner.combine_masks(a, b), reference.combine_masks(a, b), "two masks of uint8")
     c = rng.mask(3, 4, 5)
-    same_mask(learner.combine_masks(c, b), reference.combine_masks(c, b), "a boolean mask and one of uint8")
+    check_close(learner.combine_masks(c, b), reference.combine_masks(c, b), "a boolean mask and one of uint8")
 
 
 @item("combine", points=0.5, title="None stands for no mask", hint="Skip None; without any mask the result is None.")
 def test_combine_none(learner, reference, rng):
     a, b = rng.mask(4, 5), rng.mask(2, 4, 5)
     for masks in ((a, None), (None, a), (a, None, b), (None, None, b)):
-        same_mask(learner.combine_masks(*masks), reference.combine_masks(*masks), "masks with None among them")
+        check_close(learner.combine_masks(*masks), reference.combine_masks(*masks), "masks with None among them")
     check(learner.combine_masks(None, None) is None, "without any mask the result should be None.")
     check(learner.combine_masks() is None, "combine_masks() should be None.")
     check_unchanged(learner, "combine_masks", a, None, b)
@@ -246,7 +239,7 @@ def test_rows_gradients(learner, reference, rng):
 @item("convert", points=0.5, title="boolean masks of nn.MultiheadAttention", hint="There True means blocked.")
 def test_convert_boolean(learner, reference, rng):
     for mask in (rng.mask(4, 5), rng.mask(2, 6), torch.zeros(3, 3, dtype=torch.bool)):
-        same_mask(check_unchanged(learner, "keep_from_mha", mask), ~mask, "the converted boolean mask")
+        check_close(check_unchanged(learner, "keep_from_mha", mask), ~mask, "the converted boolean mask")
 
 
 @item("convert", points=0.5, title="additive masks of nn.MultiheadAttention", hint="0 keeps, -inf blocks.")
@@ -254,7 +247,7 @@ def test_convert_additive(learner, reference, rng):
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
         keep = rng.mask(4, 5)
         mask = torch.zeros(4, 5, dtype=dtype).masked_fill(~keep, -math.inf)
-        same_mask(check_unchanged(learner, "keep_from_mha", mask), keep, f"the converted mask of {dtype}")
+        check_close(check_unchanged(learner, "keep_from_mha", mask), keep, f"the converted mask of {dtype}")
 
 
 @item("convert", points=0.25, title="conversion on any device", hint="Name no device.")
