@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import pytest
 from booksite import ROOT
 
+TEXT = "../exercises/11_transformer/transformer.ipynb"  # chapter 11 takes its text from there
+
 
 @pytest.fixture
 def build(tmp_path, monkeypatch):
@@ -13,7 +15,8 @@ def build(tmp_path, monkeypatch):
     from coursebook import figures
 
     book, cache = tmp_path / "book", tmp_path / "_build" / ".jupyter_cache"
-    for name in ("figures/a.py", "assets/site.js", "interactive/b.js", "proof.json", "with.md", "without.md"):
+    names = ("figures/a.py", TEXT, "assets/site.js", "interactive/b.js", "proof.json", "with.md", "without.md")
+    for name in names:
         (book / name).parent.mkdir(parents=True, exist_ok=True)
         (book / name).write_text("import torch" if name == "with.md" else "x")
     env = SimpleNamespace(found_docs={"with", "without"}, doc2path=lambda name: book / f"{name}.md")
@@ -40,7 +43,7 @@ def test_a_changed_style_or_script_reaches_every_page(build, name):
     assert build() == ([], True)
 
 
-@pytest.mark.parametrize("name", ["figures/a.py", "proof.json"])
+@pytest.mark.parametrize("name", ["figures/a.py", "proof.json", TEXT])
 def test_changed_code_or_data_runs_the_cells_again(build, name):
     (build.book / name).write_text("y")
     assert build() == (["with"], False)

@@ -1,7 +1,7 @@
 """Figures: load each small script only where it is used, and keep outputs fresh.
 
-The cache of executed pages looks at the cells alone. A change in book/figures, or in the data that
-pages read, would leave old outputs, so a fingerprint is kept beside the cache and a new one empties it.
+The cache of executed pages looks at the cells alone. A change in what they import or read would leave
+old outputs, so a fingerprint of that is kept beside the cache, and a new one empties it.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import re
 import shutil
 from pathlib import Path
 
+RUN = ("figures/*.py", "*.json", "../exercises/11_transformer/*.ipynb")  # what the cells of pages import and read
 USED = re.compile(r'data-figure="([a-z-]+)"')
 
 
@@ -33,7 +34,7 @@ def changed(app, name, paths):
 
 def drop_stale_outputs(app, config):
     book = Path(app.srcdir)
-    app.coursebook_figures_changed = changed(app, "figures", [*book.glob("figures/*.py"), *book.glob("*.json")])
+    app.coursebook_figures_changed = changed(app, "figures", [path for glob in RUN for path in book.glob(glob)])
     static = [path for folder in ("assets", "interactive", "templates") for path in book.glob(f"{folder}/**/*")]
     app.coursebook_static_changed = changed(app, "static", static)
     if app.coursebook_figures_changed:
