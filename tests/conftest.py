@@ -1,6 +1,5 @@
 """Fixtures that many tests share: the course, one sandbox for the session, and a grader of topic 02."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -48,9 +47,3 @@ def small_course(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ATTENTION_COURSE", str(root))
     monkeypatch.chdir(root)
     return Course(root)
-
-
-# The proof of every topic, every notebook, every attack and every page in a browser take the better part of an hour on
-# two cores: COURSE_FULL=1 runs them, too. A default test sees when the proof in the book is older than a topic.
-if not os.environ.get("COURSE_FULL"):
-    collect_ignore = ["test_verify.py", "test_exercises.py", "attacks", "book"]

@@ -7,16 +7,28 @@ import pytest
 
 from autograder.grade import Grader, Refused, parse_notebook
 from autograder.sample import expected_outcomes, fill, sample_answers
+from autograder.sandbox.host import Zygote
+from autograder.sandbox.limits import Limits
 from autograder.verdict import Outcome
 from autograder.verify import stubbed
 
 EXPECTED = json.loads((Path(__file__).parent / "submissions/02_scaled_dot_product/expected.json").read_text())
 
 
+@pytest.fixture
+def own_grader(student: str, grader: Grader, bench):
+    """The grader of the session; for an endless loop one that waits less."""
+    if student != "infinite_loop":
+        yield grader
+        return
+    with Zygote(Limits(cell_s=6, call_s=4)) as zygote:
+        yield Grader(bench, zygote, b"a secret of the tests")
+
+
 @pytest.mark.parametrize("student", sorted(EXPECTED))
-def test_sample_class(student: str, grader: Grader, course, bench):
+def test_sample_class(student: str, own_grader: Grader, course, bench):
     answers = sample_answers(course, bench.topic)[student].read_text()
-    verdict = grader.grade(fill(stubbed(bench), answers), student)
+    verdict = own_grader.grade(fill(stubbed(bench), answers), student)
     expected = expected_outcomes(course, bench.topic)[student]
     assert (str(verdict.outcome), verdict.score) == (expected["outcome"], expected["score"])
     assert set(expected["slips"]) <= {item.slip for item in verdict.items}
