@@ -12,11 +12,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 from autograder import classroom, doctor, feedback, report, sample
 from autograder import verify as proof
 from autograder.build import build
 from autograder.cells import TopicError
+from autograder.codec import readable
 from autograder.course import Course, CourseError, Topic
 from autograder.grade import course_secret
 from autograder.grading import Task, grade_many
@@ -150,7 +152,8 @@ def try_command(course: Course, options: Namespace) -> int:
 
 def _show(verdict: Verdict) -> None:
     console = Console()
-    console.rule(f"{verdict.file}: {verdict.outcome}, {verdict.score:g} of {verdict.max_score:g}")
+    name = readable(verdict.file, 300)
+    console.rule(Text(f"{name}: {verdict.outcome}, {verdict.score:g} of {verdict.max_score:g}"))
     for note in verdict.notes:
         console.print(note, markup=False, style="dim")
     for item in verdict.items:

@@ -78,10 +78,10 @@ class Grader:
         try:
             with session:
                 results = self._run_tests(session)
+            timings = {**session.timings, "total": time.monotonic() - began}
+            slips = self._slips(results)
         except Exception as error:
             return self._fault(label, notes, error)
-        timings = {**session.timings, "total": time.monotonic() - began}
-        slips = self._slips(results)
         timings["diagnosis"] = time.monotonic() - began - timings["total"]
         return Verdict(
             topic=self.bench.topic.key,

@@ -164,7 +164,9 @@ def _two_people(run: _Run, topic: Topic, student: str, owner: Owner, known: dict
     system = owner.person.split(" ")[0]
     # Canvas numbers people; Moodle numbers them anew in each assignment.
     place = f"{student} {system}" if system == "canvas" else f"{student} {system} {topic.key}"
-    if len(run.people[student, topic.key] - {""}) > 1 or known.setdefault(place, owner.person) != owner.person:
+    here = run.people[student, topic.key] - {""}
+    folders = {person for person in here if person.startswith("folder ")}
+    if max(len(folders), len(here - folders)) > 1 or known.setdefault(place, owner.person) != owner.person:
         return (
             f"two people have the name {student}. Put their notebooks into folders of their own, STUDENT/TOPIC.ipynb, "
             "and take those in."

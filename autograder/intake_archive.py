@@ -119,7 +119,7 @@ def _archive(source: Path) -> Iterator[Incoming]:
         for number, info in enumerate(archive.infolist()):
             if info.is_dir():
                 continue
-            total += info.file_size
+            total += info.file_size if is_notebook(_inside(info)) else 0  # nothing else is read
             if number >= MAX_FILES or total > MAX_TOTAL:
                 text = f"the archive holds more than {MAX_FILES} files or {MAX_TOTAL >> 30} GiB; the rest was not read."
                 yield Incoming(_inside(info), NEVER, text)
@@ -133,8 +133,8 @@ def _directory_size(source: Path) -> int:
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - 66_000))
         tail = file.read()
-    place, large = tail.rfind(b"PK\x05\x06"), tail.rfind(b"PK\x06\x06")
-    size = struct.unpack_from("<I", tail, place + 12)[0] if 0 <= place <= len(tail) - 22 else 0
+    place, large = tail.rfind(b"PK\x05\x06", 0, max(0, len(tail) - 18)), tail.rfind(b"PK\x06\x06")
+    size = struct.unpack_from("<I", tail, place + 12)[0] if place >= 0 else 0
     if size == 0xFFFFFFFF and 0 <= large <= len(tail) - 48:
         size = struct.unpack_from("<Q", tail, large + 40)[0]
     return int(size)

@@ -14,9 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from autograder.codec import BadFrame, Callback, Encoder, Handle, decode, readable
 from autograder.sandbox.stub import Stub
+
+# The modules that tests hand in may need the square of a length, in memory and in steps.
+CALLBACK_ELEMENTS = 1 << 14
+CALLBACK_AXIS = 1 << 9
 
 Answer = Callable[[bytes, bytes], tuple[bytes, bytes]]
 
@@ -226,9 +231,11 @@ class Learner:
         reply = self._decoded(self._channel.exchange(*frame, self._answer_callback, what))
         if not isinstance(reply, dict) or reply.get("id") != request["id"]:
             raise BadFrame("the reply does not belong to the request")
+        failed = "error" in reply
         if record:
-            self._record(what, reply.get("error", None if self._muted else reply.get("value")))
-        if "error" in reply:
+            # An error of its own for the trace: one that was raised would keep every frame that it came through.
+            self._record(what, _error(what, reply["error"]) if failed else None if self._muted else reply.get("value"))
+        if failed:
             error = _error(what, reply["error"])
             raise ReferenceFailed(str(error)) if self.trusted else error
         return reply.get("value")
@@ -239,11 +246,19 @@ class Learner:
     def _answer_callback(self, header: bytes, body: bytes) -> tuple[bytes, bytes]:
         request = decode(header, body)
         try:
+            _check_small(request)
             value = self._callbacks[request["callback"]](*request["args"], **request["kwargs"])
             reply: dict[str, Any] = {"value": value}
         except Exception as error:  # the learner called the module with something it can't take
             reply = {"error": f"the module that the test handed in could not be called so: {error}"[:300]}
         return Encoder(_keep_handles).frame(reply)
+
+
+def _check_small(request: Any) -> None:
+    """What a callback may be called with: it runs here, where no deadline ends it and no limit holds its memory."""
+    shapes = [leaf.shape for leaf in tree_leaves(request) if isinstance(leaf, torch.Tensor)]
+    if any(shape.numel() > CALLBACK_ELEMENTS or max(shape, default=0) > CALLBACK_AXIS for shape in shapes):
+        raise ValueError(f"a tensor of more than {CALLBACK_ELEMENTS} elements, or {CALLBACK_AXIS} along one axis")
 
 
 class Remote:

@@ -91,6 +91,7 @@ def parse_with_repairs(text: str, name: str) -> tuple[NotebookNode, list[str]]:
     try:
         raw = nbformat.reader.reads(text)
         form = (raw.get("nbformat"), raw.get("nbformat_minor"))
+        _shorten_headings(raw)
         notebook = nbformat.convert(raw, 4)
     except RecursionError:
         raise Refused(f"{name}: not a notebook: its JSON is nested too deeply.") from None
@@ -104,6 +105,14 @@ def parse_with_repairs(text: str, name: str) -> tuple[NotebookNode, list[str]]:
         ) from None
     repairs = [] if form[0] == 4 else [f"The notebook was in the old format {form[0]}; it was converted to format 4."]
     return _tidied(notebook, name), [*repairs, *_odd_metadata(notebook)]
+
+
+def _shorten_headings(raw: Any) -> None:
+    """Headings of old formats say their level as a number, and become text with as many signs before it."""
+    cells = [cell for sheet in raw.get("worksheets", ()) for cell in sheet.get("cells", ())]
+    for cell in cells:
+        if "level" in cell:
+            cell["level"] = min(int(cell["level"]), 6)
 
 
 def _odd_metadata(notebook: NotebookNode) -> list[str]:

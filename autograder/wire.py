@@ -11,7 +11,7 @@ from autograder.probe import CallTimeout, KernelDied
 from autograder.sandbox.host import KernelProcess, Zygote
 from autograder.sandbox.limits import MIB
 from autograder.sandbox.stub import PREFIX
-from autograder.sandbox.zygote import EXIT_MEMORY
+from autograder.sandbox.watch import EXIT_MEMORY
 
 
 class Wire:

@@ -1,9 +1,12 @@
 """Naming mistakes: rewritten forms are still named, right code and other wrong code are not."""
 
 import pytest
+import torch
 
 from autograder.cells import reference_source
+from autograder.codec import BadFrame, Odd
 from autograder.diagnose import same_value
+from autograder.probe import LearnerError
 from autograder.slips import Entry
 
 SECRET = b"diagnosis"
@@ -127,7 +130,16 @@ def test_two_mistakes_in_two_functions_are_both_named(bench):
 
 
 def test_errors_are_equal_by_kind_and_sizes():
-    first = {"kinds": ["RuntimeError"], "text": "The size of tensor a (4) must match tensor b (7)"}
-    assert same_value(first, {"kinds": ["RuntimeError"], "text": "sizes 4 and 7 do not match"})
-    assert not same_value(first, {"kinds": ["RuntimeError"], "text": "sizes 4 and 5 do not match"})
-    assert not same_value(first, {"kinds": ["ValueError"], "text": first["text"]})
+    first = LearnerError("f", ["RuntimeError"], "The size of tensor a (4) must match tensor b (7)")
+    assert same_value(first, LearnerError("f", ["RuntimeError"], "sizes 4 and 7 do not match"))
+    assert not same_value(first, LearnerError("f", ["RuntimeError"], "sizes 4 and 5 do not match"))
+    assert not same_value(first, LearnerError("f", ["ValueError"], first.text))
+
+
+def test_answers_of_any_form_can_be_compared():
+    odd = [5, None, "x", [], {}, {1: 2}, {"1": 2}, {"kinds": 5}, {"outcome": torch.ones(2)}, torch.ones(2), Odd("x")]
+    odd += [LearnerError("f", ["E"], ""), BadFrame("x"), float("nan"), torch.float32, (1,), {"kinds": [torch.ones(2)]}]
+    for a in odd:
+        for b in odd:
+            assert isinstance(same_value(a, b), bool)
+            same_value({"value": a}, {"value": b})

@@ -55,17 +55,23 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("path", "student", "person"),
     [
-        ("anna/scaled_dot_product.ipynb", "anna", ""),
+        ("anna/scaled_dot_product.ipynb", "anna", "folder anna"),
         ("doejane_12345_67890_scaled_dot_product-2.ipynb", "doejane", "canvas 12345"),
         ("doejane_LATE_12345_67890_scaled_dot_product.ipynb", "doejane", "canvas 12345"),
         ("Jane  Doe_77_assignsubmission_file_/x.ipynb", "Jane_Doe", "moodle 77"),
         ("Jane Doe_77_assignsubmission_file/x.ipynb", "Jane_Doe", "moodle 77"),
         ("Jane Doe_77_assignsubmission_file_x.ipynb", "Jane_Doe", "moodle 77"),
         ("José Ñandú_7_assignsubmission_file_/x.ipynb", "José_Ñandú", "moodle 7"),
+        # Names as people have them: an apostrophe, a comma, vowels that are marks, a joiner that can't be seen.
+        ("Seán O’Brien, MSc (Physics)_5_assignsubmission_file_/x.ipynb", "Seán_OBrien_MSc_Physics", "moodle 5"),
+        ("अमिता शर्मा_6_assignsubmission_file_/x.ipynb", "अमिता_शर्मा", "moodle 6"),
+        ("ශ්\u200dරීමා/x.ipynb", "ශ්රීමා", "folder ශ්\u200dරීමා"),
         # A learner chooses what stands at the end, and gains nothing by it.
-        ("anna/doejane_1_2_scaled_dot_product.ipynb", "anna", ""),
+        ("anna/doejane_1_2_scaled_dot_product.ipynb", "anna", "folder anna"),
         ("doejane_1_2_roe_3_4_scaled_dot_product.ipynb", "doejane", "canvas 1"),
-        ("Jane Doe_7_assignsubmission_file_Roe_8_assignsubmission_file_x.ipynb", "Jane_Doe", "moodle 7"),
+        ("Roe_8_assignsubmission_file__7_assignsubmission_file_/x.ipynb", "Roe_8_assignsubmission_file_", "moodle 7"),
+        # Without folders a learner's name and a file's name can't be told apart, and each may hold such a mark.
+        ("Jane Doe_7_assignsubmission_file_Roe_8_assignsubmission_file_x.ipynb", "", ""),
         ("scaled_dot_product.ipynb", "", ""),
         (".", "", ""),
     ],

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 # All of this package that the sandbox gets to see: the encoding, the stub, and what starts them.
 SHARED_FILES = (
     "__init__.py", "codec.py", "sandbox/__init__.py", "sandbox/stub.py", "sandbox/fake.py", "sandbox/syscalls.py",
-    "sandbox/shell.py", "sandbox/zygote.py",
+    "sandbox/shell.py", "sandbox/watch.py", "sandbox/zygote.py",
 )  # fmt: skip
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import (
@@ -19,6 +18,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE = torch.device("cpu:1")
@@ -33,7 +33,7 @@ def run(target: Any, args: list, kwargs: dict) -> dict[str, Any]:
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     try:
-        with mode, _device_index_kept(mode), _quiet():
+        with mode, _IndexKept(), _quiet():
             moved = _moved(target, mode)
             value = moved(*_faked(args, mode), **_faked(kwargs, mode))
     except UNDECIDED as error:
@@ -135,32 +135,47 @@ def _no_fake():
     return unset_fake_temporarily()
 
 
-@contextmanager
-def _device_index_kept(mode: FakeTensorMode):
-    """Wrap the three constructors that drop the index of `cpu:1`."""
-    with ExitStack() as stack:
-        for owner, name in ((torch, "tensor"), (torch, "as_tensor")):
-            stack.enter_context(mock.patch.object(owner, name, _placed(getattr(owner, name))))
-        original = torch.Tensor.new_tensor
+class _IndexKept(TorchFunctionMode):
+    """Puts results where they belong: several constructors and conversions drop the index of `cpu:1`."""
 
-        def new_tensor(self, data, *args, device=None, **kwargs):
-            return _on(original(self, data, *args, **kwargs), self.device if device is None else device)
-
-        stack.enter_context(mock.patch.object(torch.Tensor, "new_tensor", new_tensor))
-        yield
-
-
-def _placed(function):
-    def wrapper(*args, device=None, **kwargs):
-        return _on(function(*args, **kwargs), device)
-
-    return wrapper
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        args, kwargs = _without_number(function, args, kwargs or {})
+        result = function(*args, **kwargs)
+        if function is torch.Tensor.type and len(args) == 1 and args[0].device == DEVICE:
+            return _TypeThere(result)
+        belongs = _place(function, args, kwargs)
+        if belongs is None or not isinstance(result, torch.Tensor) or result.device == belongs:
+            return result
+        # Made anew, since `.to` leaves a literal where it is.
+        return torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device=belongs)
 
 
-def _on(tensor: torch.Tensor, device: Any) -> torch.Tensor:
-    """The tensor as one of the given device, made anew: `.to` leaves a literal where it is."""
-    if device is None and tensor.dim() == 0:
-        return tensor
-    return torch.empty_strided(
-        tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu" if device is None else device
-    )
+class _TypeThere(str):
+    """What `x.type()` gives for a tensor on the imaginary device; on a GPU this names the GPU."""
+
+
+def _without_number(function: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """A number stands for an accelerator, as in `device=x.get_device()`."""
+    if isinstance(kwargs.get("device"), int):
+        kwargs = {**kwargs, "device": DEVICE}
+    if function is torch.Tensor.to and len(args) > 1 and isinstance(args[1], int):
+        args = (args[0], DEVICE, *args[2:])
+    return args, kwargs
+
+
+def _place(function: Any, args: tuple, kwargs: dict) -> torch.device | None:
+    """The device of the result, where torch may miss it; None elsewhere."""
+    data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+    own = data.device if isinstance(data, torch.Tensor) else torch.device("cpu")
+    if function in (torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor, torch.Tensor.new):
+        asked = kwargs.get("device")
+    elif function in (torch.Tensor.to, torch.Tensor.type_as, torch.Tensor.type):
+        given = [*args[1:2], *(kwargs[name] for name in ("device", "other") if name in kwargs)]
+        asked = next((value for value in given if isinstance(value, torch.device | torch.Tensor | str)), None)
+    else:
+        return None
+    if isinstance(asked, torch.Tensor):
+        return asked.device
+    if isinstance(asked, _TypeThere):
+        return DEVICE
+    return own if asked is None or function is torch.Tensor.type else torch.device(asked)

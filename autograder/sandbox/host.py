@@ -16,7 +16,8 @@ from pathlib import Path
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.bubblewrap import NoSandbox
 from autograder.sandbox.limits import Limits
-from autograder.sandbox.zygote import EXIT_CPU, EXIT_MEMORY, EXIT_PROCESSES, EXIT_SETUP
+from autograder.sandbox.watch import EXIT_CPU, EXIT_MEMORY, EXIT_PROCESSES
+from autograder.sandbox.zygote import EXIT_SETUP
 
 START_S = 60.0
 END_S = 10.0

@@ -7,6 +7,7 @@ serves the reference and the known mistakes inside the grader, which keeps both 
 from __future__ import annotations
 
 import contextlib
+import functools
 import linecache
 import socket
 import struct
@@ -26,6 +27,7 @@ from autograder.sandbox import fake
 
 PREFIX = struct.Struct("!IQ")
 MAX_ERROR_TEXT = 2_000
+KEEPS = type(functools.lru_cache(lambda: None))
 
 
 class Stub:
@@ -107,7 +109,8 @@ class Stub:
         }
 
     def _op_fake(self, request: dict) -> dict:
-        return fake.run(self._target(request), request["args"], request["kwargs"])
+        with _empty_caches(self._namespace):
+            return fake.run(self._target(request), request["args"], request["kwargs"])
 
     def _op_largest(self, request: dict) -> dict:
         """Call without gradients; report the elements of the largest tensor made, and of all alive at one time."""
@@ -118,13 +121,8 @@ class Stub:
 
     def _op_pretend(self, request: dict) -> Any:
         """Call as if this machine had just the accelerators in `devices`: `cuda`, `mps`."""
-        with _pretended(self._namespace, request["devices"]):
-            target = self._target(request)
-            getattr(target, "cache_clear", lambda: None)()
-            try:
-                return target(*request["args"], **request["kwargs"])
-            finally:
-                getattr(target, "cache_clear", lambda: None)()
+        with _empty_caches(self._namespace), _pretended(self._namespace, request["devices"]):
+            return self._target(request)(*request["args"], **request["kwargs"])
 
     def _op_get(self, request: dict) -> Any:
         target = self._target(request)
@@ -260,6 +258,24 @@ class _OnTheCpu(TorchFunctionMode):
     def _placed(self, value: Any) -> Any:
         named = isinstance(value, str | torch.device) and str(value).split(":")[0] in self._devices
         return torch.device("cpu") if named else value
+
+
+@contextlib.contextmanager
+def _empty_caches(namespace: dict[str, Any]):
+    """What functools keeps for a learner's functions is dropped before and after a call in an imaginary world."""
+    _drop_caches(namespace)
+    try:
+        yield
+    finally:
+        _drop_caches(namespace)
+
+
+def _drop_caches(namespace: dict[str, Any]) -> None:
+    classes = [value for value in namespace.values() if isinstance(value, type)]
+    for value in [*namespace.values(), *(part for owner in classes for part in vars(owner).values())]:
+        function = getattr(value, "__func__", value) if isinstance(value, staticmethod | classmethod) else value
+        if isinstance(function, KEEPS):
+            function.cache_clear()
 
 
 @contextlib.contextmanager

@@ -24,6 +24,8 @@ DENIED = {
     "semget": (64, 190),
     "mq_open": (240, 180),
     "io_uring_setup": (425, 425),
+    "io_setup": (206, 0),
+    "vmsplice": (278, 75),
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
@@ -66,6 +68,10 @@ DENIED = {
 }
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 X32_BIT = 0x40000000
+# Anonymous memory that is shared: its pages stay until the whole mapping is gone, in no process's sum once a part of it
+# is unmapped.
+MMAP = (9, 222)
+MAP_FLAGS_AT, MAP_SHARED_ANONYMOUS = 16 + 3 * 8, 0x01 | 0x20
 
 
 def deny() -> bool:
@@ -76,7 +82,7 @@ def deny() -> bool:
     if platform.machine() not in ARCHITECTURES:
         return False
     column, audit = ARCHITECTURES[platform.machine()]
-    program = _program([numbers[column] for numbers in DENIED.values()], audit)
+    program = _program([numbers[column] for numbers in DENIED.values()], MMAP[column], audit)
     code = ctypes.create_string_buffer(program)
 
     class Filter(ctypes.Structure):
@@ -89,12 +95,14 @@ def deny() -> bool:
     return True
 
 
-def _program(numbers: list[int], audit: int) -> bytes:
-    """Classic BPF: kill on another architecture's calls, EPERM for the denied ones, allow the rest."""
-    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
+def _program(numbers: list[int], mmap: int, audit: int) -> bytes:
+    """Classic BPF: kill on another architecture's calls, EPERM for the denied ones and for shared anonymous memory."""
+    load, equal, at_least, both, give = 0x20, 0x15, 0x35, 0x54, 0x06
     lines = [(load, 0, 0, 4), (equal, 1, 0, audit), (give, 0, 0, RET_KILL), (load, 0, 0, 0)]
     lines += [(at_least, 0, 1, X32_BIT), (give, 0, 0, RET_KILL)]
     for place, number in enumerate(numbers):
-        lines.append((equal, len(numbers) - place, 0, number))
+        lines.append((equal, len(numbers) - place + 4, 0, number))
+    lines += [(equal, 0, 3, mmap), (load, 0, 0, MAP_FLAGS_AT), (both, 0, 0, MAP_SHARED_ANONYMOUS)]
+    lines += [(equal, 1, 0, MAP_SHARED_ANONYMOUS)]
     lines += [(give, 0, 0, RET_ALLOW), (give, 0, 0, RET_ERRNO | errno.EPERM)]
     return b"".join(struct.pack("=HBBI", *line) for line in lines)

@@ -1,14 +1,15 @@
 """Runs inside the sandbox: imports torch once, then forks one kernel for each submission into fresh namespaces.
 
-For each kernel there are three processes. The *keeper* takes new namespaces and waits. The *first* process of the new
-pid namespace mounts a private /proc and private folders, then watches memory, processor time and processes; when it
-ends, Linux ends everything else in the namespace. The *kernel* gives up every capability before a line of learner code
-runs, and answers on one inherited socket, the only thing that it shares with the outside.
+For each kernel there are three processes. The *keeper* takes new namespaces and watches from outside of them. The
+*first* process of the new pid namespace mounts a private /proc and private folders and waits; when it ends, Linux ends
+everything else in the namespace. The *kernel* gives up every capability before a line of learner code runs, and answers
+on one inherited socket, the only thing that it shares with the outside.
 Nothing secret is ever in this process, since each kernel inherits its memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -18,13 +19,13 @@ import select
 import signal
 import socket
 import sys
-import time
 import traceback
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from autograder.sandbox import syscalls
+from autograder.sandbox.watch import watch
 
 CLONE_FLAGS = 0x20000000 | 0x00020000 | 0x08000000 | 0x40000000 | 0x04000000  # pid, mount, ipc, net, uts
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
@@ -38,7 +39,9 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVA
     1 << 18,
 )
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 1, 4, 24, 38, 47
-EXIT_MEMORY, EXIT_PROCESSES, EXIT_SETUP, EXIT_CPU = 201, 202, 203, 204
+EXIT_SETUP = 203
+# The largest exit code of a submission; those above are the sandbox's own.
+MAX_EXIT = 199
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -144,23 +147,31 @@ def _keeper(request: dict, probe: int, limits: dict, shell: Any, bare: bool) -> 
         _run_kernel(request, probe, limits, shell)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     _checked(_libc.unshare(CLONE_FLAGS), "unshare")
+    mine, its = socket.socketpair()
     first = os.fork()
     if first == 0:
+        mine.close()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        _first_process(request, probe, limits, shell)
+        _first_process(request, probe, limits, shell, its)
         os._exit(EXIT_SETUP)
+    its.close()
     os.close(probe)
     # Ending the first process ends the namespace, and waiting for it waits for the end of all that was in there.
     pidfd = os.pidfd_open(first)
     signal.signal(signal.SIGTERM, lambda *_: signal.pidfd_send_signal(pidfd, signal.SIGKILL))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    # From here on /proc is the submission's, and no end of the first process is the sandbox's fault.
+    ready = mine.recv(1)
+    _drop_privileges()  # with them it would read, slowly, the sums that a process hides while it fills the memory
+    over = watch(pidfd, limits) if ready else 0
     _pid, status = os.waitpid(first, 0)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+    os._exit(over or (os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)))
 
 
-def _first_process(request: dict, probe: int, limits: dict, shell: Any) -> None:
+def _first_process(request: dict, probe: int, limits: dict, shell: Any, ready: socket.socket) -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setsid()  # a signal to the own process group must not reach the keeper
     # Learner code may signal this process: Linux lets such a signal through only where there is a handler for it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _private_mounts(request, limits)
@@ -168,6 +179,7 @@ def _first_process(request: dict, probe: int, limits: dict, shell: Any) -> None:
     kernel = os.fork()
     if kernel == 0:
         mine.close()
+        ready.close()
         its.recv(1)
         its.close()
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -176,9 +188,23 @@ def _first_process(request: dict, probe: int, limits: dict, shell: Any) -> None:
     os.close(probe)
     _drop_privileges()
     _libc.prctl(PR_SET_DUMPABLE, 0)
+    ready.send(b"r")
+    ready.close()
     mine.send(b"g")
     mine.close()
-    os._exit(_watch(kernel, limits))
+    code = MAX_EXIT
+    with contextlib.suppress(BaseException):  # learner code may take this process's limits away, but not blame it
+        code = _reap(kernel)
+    os._exit(code)
+
+
+def _reap(kernel: int) -> int:
+    """Wait for orphans until the kernel has ended; its exit code, which is none of the sandbox's own."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == kernel:
+            code = os.waitstatus_to_exitcode(status)
+            return min(code, MAX_EXIT) if code >= 0 else 128 - code
 
 
 def _private_mounts(request: dict, limits: dict) -> None:
@@ -193,6 +219,8 @@ def _private_mounts(request: dict, limits: dict) -> None:
     size = f"size={limits['disk_mib']}m,nr_inodes=10000,mode=0700"
     for path in (*request["folders"], "/dev/shm"):
         _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, size)
+    # Mapped and shared, this device is memory that no limit counts.
+    _mount("/dev/null", "/dev/zero", None, MS_BIND)
     # The devices are mounts of their own; the folder that holds them would be a disk without a limit.
     _mount(None, "/dev", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
 
@@ -248,62 +276,6 @@ def _drop_privileges() -> None:
     _checked(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
-
-
-# -- the watch -------------------------------------------------------------------------------------------------------
-
-
-def _watch(kernel: int, limits: dict) -> int:
-    """Wait for the kernel, reap orphans, and end all when the sums over processes pass their limits."""
-    while True:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return 0
-            if pid == 0:
-                break
-            if pid == kernel:
-                code = os.waitstatus_to_exitcode(status)
-                return min(code, 199) if code >= 0 else 128 - code
-        over = _over([int(name) for name in os.listdir("/proc") if name.isdigit()], limits)
-        if over:
-            return over
-        time.sleep(0.02)
-
-
-def _over(pids: list[int], limits: dict) -> int:
-    """The exit code for a sum over processes that is past its limit; 0 while all are kept."""
-    if len(pids) > limits["processes"]:
-        return EXIT_PROCESSES
-    if sum(_cpu_s(pid) for pid in pids) > limits["cpu_s"]:
-        return EXIT_CPU
-    allowed = limits["total_memory_mib"] * 1024
-    resident = {pid: _kib(pid, "status", ("RssAnon:", "RssShmem:")) for pid in pids}
-    if sum(kib or 0 for kib in resident.values()) <= allowed:
-        return 0
-    # Pages that forked processes share are counted once. A process that hides this file counts with all its pages.
-    shared = {pid: _kib(pid, "smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")) for pid in pids}
-    total = sum(kib if kib is not None else resident[pid] or 0 for pid, kib in shared.items())
-    return EXIT_MEMORY if total > allowed else 0
-
-
-def _kib(pid: int, file: str, fields: tuple[str, ...]) -> int | None:
-    """The sum of some fields of a /proc file; None if unreadable. A process may name itself as it likes: bytes."""
-    try:
-        lines = Path(f"/proc/{pid}/{file}").read_bytes().splitlines()
-    except OSError:
-        return None
-    return sum(int(line.split()[1]) for line in lines if line.startswith(tuple(f.encode() for f in fields)))
-
-
-def _cpu_s(pid: int) -> float:
-    """Processor time of a process and of the children that it has waited for."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return 0.0
-    return sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:

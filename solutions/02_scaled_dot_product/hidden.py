@@ -38,9 +38,10 @@ def test_softmax_stable(learner, reference, rng):
     base = rng.normal(3, 7)
     # Subtracting a float32 maximum near 1000 is exact here, but forms such as exp(x - logsumexp(x)) round at 1000.
     atol = 1000 * torch.finfo(torch.float32).eps * 2
-    shifts = torch.tensor([[1000.0], [0.0], [-1000.0]])
+    # A row near -60 tells who subtracts the largest absolute value (0/0 there) from who never subtracts less than 0.
+    shifts = torch.tensor([[1000.0], [-60.0], [-1000.0]])
     for name, x in {
-        "rows near 1000, 0 and -1000": base + shifts,
+        "rows near 1000, -60 and -1000": base + shifts,
         "rows shifted to -1000": base - 1000,
         "widely spread values": base * 100,
     }.items():
@@ -58,8 +59,9 @@ def test_softmax_minus_infinity(learner, reference, rng):
     x = rng.normal(4, 6)
     x[~rng.mask(4, 6)] = -math.inf
     check_close(learner.softmax(x), reference.softmax(x), "softmax with entries of -inf")
-    got = learner.softmax(x - 500)
-    check_close(got, reference.softmax(x), "softmax with -inf far from zero", atol=1e-4)
+    for shift in (500, -500):
+        got = learner.softmax(x + shift)
+        check_close(got, reference.softmax(x), f"softmax with -inf, the other entries near {shift}", atol=1e-4)
 
 
 @item("softmax", points=0.25, title="softmax runs on whatever device its input is on", hint="Name no device.")
@@ -118,7 +120,9 @@ def test_attention_shapes(learner, reference, rng):
     for length, source in ((1, 6), (6, 1), (2, 9)):
         compare(learner, reference, *inputs(rng, 2, length=length, source=source), what=f" of {length} by {source}")
     q, k, v = inputs(rng, 4)
-    compare(learner, reference, q, k[:1], v[:1], what=" with keys shared by the batch")
+    # The contract gives q, k and v the same leading dimensions: shared keys come expanded, with a stride of 0.
+    k, v = (t[:1].expand(4, -1, -1) for t in (k, v))
+    compare(learner, reference, q, k, v, what=" with keys shared by the batch")
 
 
 @item("attention", points=0.5, title="gradients reach q, k and v", hint="Keep to tensor operations; no detach, no numpy.")

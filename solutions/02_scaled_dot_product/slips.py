@@ -20,6 +20,12 @@ edit(
     ("x.amax(dim=dim, keepdim=True)", "x.abs().amax(dim=dim, keepdim=True)"),
 )
 edit(
+    "SM-04b",
+    "The number that is subtracted is never below 0, as when a running maximum starts at 0. A slice of large negative "
+    "numbers then underflows to 0/0: start at -inf, or use the maximum.",
+    ("x.amax(dim=dim, keepdim=True)", "x.amax(dim=dim, keepdim=True).clamp(min=0)"),
+)
+edit(
     "SM-05",
     "The mean is subtracted, not the maximum. Widely spread values still overflow.",
     ("x.amax(dim=dim, keepdim=True)", "x.mean(dim=dim, keepdim=True)"),
@@ -337,6 +343,19 @@ edit(
     "Blocked scores are filled with a number such as -1e4. Where the kept scores are lower still, blocked keys win: "
     "use -inf.",
     ('masked_fill(~keep, float("-inf"))', "masked_fill(~keep, -1e4)"),
+)
+edit(
+    "MK-09c",
+    "Blocked scores are filled with -100 or a number like it. Such a key keeps a little weight, and where the kept scores "
+    "are lower still, it wins: use -inf.",
+    ('masked_fill(~keep, float("-inf"))', "masked_fill(~keep, -100.0)"),
+)
+edit(
+    "MK-09d",
+    "The logarithm of the mask plus a small number is added. log(1e-6) is -14, and a blocked key keeps some weight: add "
+    "-inf, the logarithm of 0.",
+    ('masked_fill(~keep, float("-inf"))', "add((keep.to(scores.dtype) + 1e-6).log())"),
+    ("nowhere = ~keep.any(dim=-1, keepdim=True)", "nowhere = torch.zeros_like(keep)"),
 )
 edit(
     "MK-10",

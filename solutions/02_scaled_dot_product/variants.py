@@ -200,3 +200,18 @@ def scaled_dot_product_attention(q, k, v, mask=None):
         scores = scores.masked_fill(mask == 0, float("-inf"))
     weights = torch.nan_to_num(softmax(scores))
     return weights @ v, weights
+
+
+@variant("V59", "vmap over the leading dimensions, which q, k and v share")
+def scaled_dot_product_attention(q, k, v, mask=None):
+    def one(q, k, v, keep):
+        scores = q @ k.T / math.sqrt(q.size(-1))
+        weights = torch.softmax(scores.masked_fill(~keep, -torch.inf), dim=-1)
+        weights = torch.where(keep, weights, 0.0)
+        return weights @ v, weights
+
+    lead, pairs = q.shape[:-2], (q.size(-2), k.size(-2))
+    keep = torch.ones(pairs, dtype=torch.bool, device=q.device) if mask is None else mask.bool()
+    flat = [t.reshape(-1, *t.shape[-2:]) for t in (q, k, v, keep.expand(*lead, *pairs))]
+    output, weights = torch.vmap(one)(*flat)
+    return output.view(*lead, *output.shape[1:]), weights.view(*lead, *pairs)

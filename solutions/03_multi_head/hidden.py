@@ -285,8 +285,8 @@ def test_mask_large(learner, reference, rng):
     # Scores near 1e5 are sums of a few products of that size: each is rounded to 1e5 * eps = 2e-11.
     atol = 1e-9
     compare(mine, right, q, k, v, mask, what="the output under a mask, with scores near -1e5", atol=atol)
-    # A blocked key whose score is far above the others.
-    q[..., 0], k[:, 3, 0] = 50.0, 40.0
+    # A blocked key whose score, near 2e4, is far above the others: lowered by 1e4 it would still win.
+    q[..., 0], k[:, 3, 0] = 100.0, 100.0
     mask[:, :, :, 3], mask[:, :, :, 0] = False, True
     compare(mine, right, q, k, v, mask, what="the output where a blocked key has the largest score", atol=atol)
 

@@ -797,6 +797,11 @@ edit(
     same_as=("MK-14",),
 )
 edit(
+    "MK-14e",
+    "A row that may attend nowhere is left as it was, and attends to all keys. Those rows of the weights have to be zeros.",
+    (".masked_fill(~keep, 0.0)", ""),
+)
+edit(
     "MK-14c",
     "Blocked scores are filled with -1e9, which float16 can't hold. -inf fits every dtype.",
     ('~keep & ~nowhere, float("-inf")', "~keep, -1e9"),

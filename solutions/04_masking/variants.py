@@ -190,6 +190,14 @@ def padding_mask(lengths, max_length=None):
     return triangle[lengths.long()][:, None, None]
 
 
+@variant("V52d", "a triangle that is made once for each size and kept")
+def causal_mask(L, S=None, device=None, kept={}):
+    size = L, L if S is None else S
+    if size not in kept:
+        kept[size] = torch.ones(size, dtype=torch.bool).tril(size[1] - size[0])
+    return kept[size].to(device) if device is not None else kept[size].clone()
+
+
 @variant("V52c", "a square of all keys, of which the last rows are taken")
 def causal_mask(L, S=None, device=None):
     S = L if S is None else S

@@ -117,6 +117,10 @@ def test_module_too_long(learner, reference, rng):
         module(rng.normal(2, 12, 6))
     with expect_error("20 tokens with max_len=11", mentions=[20, 11]):
         module(rng.normal(11, 20, 6))
+    # A table of one row broadcasts, so that torch does not complain.
+    module = learner.PositionalEncoding(6, 1)
+    with expect_error("3 tokens with max_len=1", mentions=[3, 1]):
+        module(rng.normal(2, 3, 6))
 
 
 @item("module", points=0.25, title="the module with an odd width", hint="It uses the same table.")
@@ -195,6 +199,9 @@ def test_learned_too_long(learner, reference, rng):
     module, _weight = learned(learner, rng)
     with expect_error("12 tokens with max_len=11", mentions=[12, 11]):
         module(rng.normal(2, 12, 6))
+    module, _weight = learned(learner, rng, max_len=1)
+    with expect_error("3 tokens with max_len=1", mentions=[3, 1]):
+        module(rng.normal(2, 3, 6))
 
 
 @item("learned", points=0.25, title="positions are made on the device of x, in any dtype", hint="device=x.device.")

@@ -18,6 +18,11 @@ edit(
     ),
 )
 edit(
+    "PE-01b",
+    "The exponent is i/d_model. It is 2i/d_model, the number of the even column over d_model.",
+    ("base ** (columns / d_model)", "base ** (columns / 2 / d_model)"),
+)
+edit(
     "PE-04",
     "All frequencies are the same and far too high: in the exponent, a division was rounded down to a whole number.",
     ("base ** (columns / d_model)", "torch.exp(columns * (-math.log(base) / d_model // 2)).reciprocal()"),
@@ -203,6 +208,12 @@ edit(
     ("return x + self.pe[: x.size(1)]", "return x + self.pe[: x.size(0)]"),
 )
 edit(
+    "PE-16c",
+    "The table gets an axis of size 1 behind the length, as for an input of (L, B, D). In (B, L, D) each sample then gets "
+    "one row for all of its tokens.",
+    ("return x + self.pe[: x.size(1)]", "return x + self.pe[: x.size(1)].unsqueeze(1)"),
+)
+edit(
     "PE-18",
     "The whole table is added, not its first L rows.",
     ("return x + self.pe[: x.size(1)]", "return x + self.pe"),
@@ -271,6 +282,17 @@ edit(
     (
         'f"the sequence has {x.size(1)} tokens, but the table ends at max_len={self.pe.size(0)}"',
         '"the sequence is too long"',
+    ),
+)
+edit(
+    "PE-26e",
+    "Too many tokens are noticed by torch's own error alone. A table with max_len=1 broadcasts and raises none: compare "
+    "x.size(1) with the table.",
+    (
+        '        if x.size(1) > self.pe.size(0):\n            raise ValueError(f"the sequence has {x.size(1)} tokens, but '
+        'the table ends at max_len={self.pe.size(0)}")\n        return x + self.pe[: x.size(1)]\n',
+        "        try:\n            return x + self.pe[: x.size(1)]\n        except RuntimeError as error:\n"
+        '            raise ValueError(f"{x.size(1)} tokens, max_len={self.pe.size(0)}") from error\n',
     ),
 )
 edit(
@@ -572,4 +594,9 @@ edit(
     "SF-09",
     "The negative offset is taken as a positive one: steps back turn the other way.",
     ("turn = offset / base", "turn = abs(offset) / base"),
+)
+edit(
+    "SF-10",
+    "The exponent is i/d_model. It is 2i/d_model, the number of the even column over d_model.",
+    ("base ** (column / d_model)", "base ** (column / 2 / d_model)"),
 )

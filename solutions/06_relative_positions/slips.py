@@ -156,6 +156,15 @@ edit(
     ("if value_table is not None:", "if False:"),
 )
 edit(
+    "SH-12b",
+    "The weights are scattered into one sum for each row of the value table, but scatter overwrites. Where several keys "
+    "share a row their weights have to be added.",
+    (
+        'torch.einsum("...ls,lsv->...lv", weights, value_table[rows])',
+        "weights.new_zeros(*weights.shape[:-1], 2 * limit + 1).scatter(-1, rows.expand_as(weights), weights) @ value_table",
+    ),
+)
+edit(
     "SH-13",
     "The values are moved by the key table. There is a second table for them.",
     ("weights, value_table[rows])\n    return output", "weights, key_table[rows])\n    return output"),

@@ -39,6 +39,16 @@ edit(
     "The frequencies go through half precision. What was rounded there stays rounded: keep float32 throughout.",
     ("(base**-exponents).float()", "(base**-exponents).half().float()"),
 )
+edit(
+    "RF-08",
+    "The order of the frequencies is reversed: pair 0 turns fastest, by 1 for each position.",
+    ("(base**-exponents).float()", "(base**-exponents).float().flip(0)"),
+)
+edit(
+    "RF-09",
+    "A logarithm to base 10 stands where math.exp needs the natural one.",
+    ("(base**-exponents).float()", "torch.exp(-exponents * math.log10(base)).float()"),
+)
 edit("RO-09", "The argument `base` is ignored: 10000 stands in the code.", ("base**-exponents", "10000.0**-exponents"))
 edit(
     "RO-25",
@@ -106,6 +116,11 @@ edit(
     "RO-05",
     "The minus sign is missing: this is no rotation, and lengths change.",
     ("x1 * cos - x2 * sin, x1", "x1 * cos + x2 * sin, x1"),
+)
+edit(
+    "RO-33",
+    "The first half is overwritten before the second is computed from it. Both need the values from before the rotation.",
+    ("x1 * cos - x2 * sin, x1 * sin + x2 * cos", "(x1 := x1 * cos - x2 * sin), x1 * sin + x2 * cos"),
 )
 edit(
     "RO-05b",
@@ -260,7 +275,7 @@ edit(
 )
 edit(
     "RO-28",
-    "The positions are made on the CPU: pass device=x.device.",
+    "A tensor that is made inside (positions, frequencies, a table or a mask) stays on the CPU: pass the device of x.",
     (
         "positions = torch.arange(x.size(-2), device=x.device)\n    freq",
         "positions = torch.arange(x.size(-2))\n    freq",
@@ -268,7 +283,7 @@ edit(
 )
 edit(
     "RO-29",
-    "The frequencies stay on the CPU: move them to the device of x.",
+    "A table or the frequencies stay on the CPU: move them to the device of x.",
     ("rotary_frequencies(x.size(-1), base).to(x.device)", "rotary_frequencies(x.size(-1), base)"),
 )
 edit(
@@ -351,6 +366,11 @@ edit(
     "The exponent is missing: the base is multiplied by the factor alone.",
     ("factor ** (d / (d - 2))", "factor"),
 )
+edit(
+    "NT-05",
+    "The power is taken of d alone and then divided: the exponent d / (d - 2) needs its parentheses.",
+    ("factor ** (d / (d - 2))", "factor ** d / (d - 2)"),
+)
 edit("NT-02", "The exponent is upside down: it is d / (d - 2).", ("factor ** (d / (d - 2))", "factor ** ((d - 2) / d)"))
 edit("NT-03", "The base is divided. A longer context needs a larger base.", ("base * factor", "base / factor"))
 edit(
@@ -381,7 +401,7 @@ edit(
 )
 edit(
     "RA-03",
-    "Nothing is rotated.",
+    "No position reaches the scores: queries and keys are not rotated, or all tokens of a head turn by the same angle.",
     ("k = apply_rotary(heads(self.W_k), positions, self.base)", "k = heads(self.W_k)"),
     ("q = apply_rotary(heads(self.W_q), positions, self.base)", "q = heads(self.W_q)"),
 )
@@ -404,7 +424,7 @@ edit(
 )
 edit(
     "RA-06",
-    "The argument `base` is not used in the rotation.",
+    "The rotation does not use the module's `base`: hand it on, and keep no frequencies of another base.",
     ("self.num_heads, self.base = num_heads, base", "self.num_heads, self.base = num_heads, 10000.0"),
 )
 edit(
@@ -482,7 +502,7 @@ def half_split(t, cos, sin):
 
 @slip(
     "RO-20c",
-    "The frequencies are a buffer that module.half() rounds, and positions and angles are made in half precision, too.",
+    "Angles are made in half precision: module.half() rounds a buffer, and a cast to the dtype of x does the same.",
 )
 class RotaryMultiHeadAttention(nn.Module):
     def __init__(self, d_model, num_heads, base=10000.0, bias=True):
@@ -573,7 +593,7 @@ edit(
 )
 edit(
     "RA-22",
-    "The positions are made on the CPU: pass device=x.device.",
+    "A tensor that is made inside (positions, frequencies, a table or a mask) stays on the CPU: pass the device of x.",
     ("positions = torch.arange(length, device=x.device) + offset", "positions = torch.arange(length) + offset"),
 )
 edit(
@@ -603,5 +623,42 @@ edit(
     (
         "k = apply_rotary(heads(self.W_k), positions, self.base)",
         "k = torch.cat((apply_rotary(k[..., :even], positions, self.base), k[..., even:]), dim=-1)",
+    ),
+)
+edit(
+    "RA-26",
+    "Queries and keys are made from a rotated x. Rotate what comes out of their projections.",
+    (
+        "        def heads(projection):\n            return projection(x)",
+        "        turned = apply_rotary(x, positions, self.base)\n\n"
+        "        def heads(projection):\n            return projection(x if projection is self.W_v else turned)",
+    ),
+    ("q = apply_rotary(heads(self.W_q), positions, self.base)", "q = heads(self.W_q)"),
+    ("k = apply_rotary(heads(self.W_k), positions, self.base)", "k = heads(self.W_k)"),
+)
+edit("RA-27", "The scores are not divided by the square root of the head's size.", ("attn_mask=keep", "attn_mask=keep, scale=1.0"))
+edit(
+    "RA-28",
+    "The softmax runs over the queries. A query's weights over the keys have to add up to 1.",
+    (
+        "output = F.scaled_dot_product_attention(q, k, heads(self.W_v), attn_mask=keep)",
+        "gone = torch.zeros((), dtype=torch.bool, device=x.device) if keep is None else ~keep\n"
+        "        scores = (q @ k.mT / math.sqrt(q.size(-1))).masked_fill(gone, float('-inf'))\n"
+        "        output = scores.softmax(-2).masked_fill(gone, 0.0) @ heads(self.W_v)",
+    ),
+)
+edit(
+    "RA-29",
+    "The mask is added to the scores as numbers, so that it blocks nothing.",
+    ("attn_mask=keep", "attn_mask=None if mask is None else mask.to(q.dtype)"),
+)
+edit(
+    "RA-30",
+    "A row that may attend nowhere is NaN: the softmax of nothing but -inf. Its weights have to be zeros.",
+    (
+        "output = F.scaled_dot_product_attention(q, k, heads(self.W_v), attn_mask=keep)",
+        "scores = q @ k.mT / math.sqrt(q.size(-1))\n"
+        "        if keep is not None:\n            scores = scores.masked_fill(~keep, float('-inf'))\n"
+        "        output = scores.softmax(-1) @ heads(self.W_v)",
     ),
 )

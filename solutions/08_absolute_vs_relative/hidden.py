@@ -345,6 +345,11 @@ def numbered(length):
     return torch.arange(length, dtype=torch.float64).unsqueeze(-1)
 
 
+def ends(length):
+    """Numbers that the first two tokens share, and the last two."""
+    return 0.1 * numbered(length).clamp(1, length - 2)
+
+
 def fading(length):
     return -0.4 * (numbered(length) - numbered(length).T).abs()
 
@@ -364,6 +369,21 @@ def single(output, size, sample=-1):
     """Moves one feature of one sample, at every token but by its number."""
     moved = output.clone()
     moved[sample, :, 2] += size * numbered(output.size(1)).squeeze(-1)
+    return moved
+
+
+def counted(output, tokens):
+    """Some tokens' outputs move with the number of all tokens."""
+    moved = output.clone()
+    moved[:, tokens] += 0.1 * output.size(1)
+    return moved
+
+
+def opposite(output, size):
+    """Two features move by the same amount, one up and one down: their sum stays."""
+    moved = output.clone()
+    moved[..., 2] += size * output.size(1)
+    moved[..., 5] -= size * output.size(1)
     return moved
 
 
@@ -414,6 +434,8 @@ def test_shift_known(learner, reference, rng):
         ("numbers counted from the end", True, lambda x, m: attend(x + 0.1 * numbered(x.size(1)).flip(0), m)),
         ("a single feature of one sample that is numbered", False, lambda x, m: single(attend(x, m), 0.1)),
         ("a single feature of the first sample that is numbered", False, lambda x, m: single(attend(x, m), 0.1, 0)),
+        ("attention in which all but the last 3 outputs move", False, lambda x, m: counted(attend(x, m), slice(-3))),
+        ("attention in which the last output moves", False, lambda x, m: counted(attend(x, m), slice(-1, None))),
     ]
     verdicts = []
     for what, right, function in known:
@@ -482,7 +504,9 @@ def test_shift_tolerance(learner, reference, rng):
         ("whose outputs differ by rounding", True, lambda x, m: noisy(attend(x, m), 6e-7)),
         ("whose outputs are moved by 0.03", False, lambda x, m: attend(x, m) + 0.01 * x.size(1)),
         ("of which one feature of one sample is moved by 0.03", False, lambda x, m: single(attend(x, m), 0.01)),
+        ("whose outputs are moved by -0.03", False, lambda x, m: attend(x, m) - 0.01 * x.size(1)),
         ("whose outputs are moved by 0.03, up and down", False, lambda x, m: noisy(attend(x, m), 0.03)),
+        ("of which two features are moved by 0.03 and -0.03", False, lambda x, m: opposite(attend(x, m), 0.01)),
     ]
     verdicts = []
     for what, right, function in degrees:
@@ -513,6 +537,7 @@ def test_permutation_known(learner, reference, rng):
         ("attention without positions", True, attend),
         ("attention whose tokens are numbered", False, lambda x, m: attend(x + 0.1 * numbered(x.size(1)), m)),
         ("attention that fades with distance, alike on both sides", False, lambda x, m: attend(x, m, fading)),
+        ("tokens with numbers, alike for the first two and for the last two", False, lambda x, m: attend(x + ends(x.size(1)), m)),
         ("attention that favours earlier keys", False, lambda x, m: attend(x, m, earlier)),
         ("a function of single tokens", True, lambda x, m: x.double().tanh()),
         ("the mean of all tokens, for each token", True, lambda x, m: x.mean(1, keepdim=True).expand_as(x)),

@@ -228,7 +228,7 @@ edit(
 )
 edit(
     "LP-06",
-    "The positions are made on the CPU. On a GPU they meet a table of another device.",
+    "The positions or the table stay on the CPU. On a GPU they meet tensors of another device.",
     ("self.places(torch.arange(x.size(1), device=x.device))", "self.places(torch.arange(x.size(1)))"),
 )
 edit(
@@ -374,7 +374,7 @@ edit(
 )
 edit(
     "T5-32",
-    "The positions are made on the CPU. On a GPU they meet a table of another device.",
+    "The positions or their buckets are made on the CPU. On a GPU they meet tensors of another device.",
     ("here = torch.arange(q.size(-2), device=q.device)", "here = torch.arange(q.size(-2))"),
 )
 edit(
@@ -466,7 +466,7 @@ edit(
 )
 edit(
     "AL-17b",
-    "The slopes are a plain attribute, which stays on the CPU when the module moves.",
+    "The slopes or the distances stay on the CPU: a constant of a module is a buffer, a new tensor goes to q.device.",
     ('self.register_buffer("slopes", line_slopes(num_heads))', "self.slopes = line_slopes(num_heads)"),
 )
 edit(
@@ -798,7 +798,7 @@ edit(
 )
 edit(
     "SI-04",
-    "The first L outputs are compared. The tokens of x stand behind the others.",
+    "The outputs that are compared are not those of x. The other tokens stand in front of x, so its outputs come last.",
     ("after[:, shift:]", "after[:, :length]"),
 )
 edit(
@@ -965,6 +965,24 @@ edit(
 
 # -- is_permutation_equivariant --------------------------------------------------------------------------------------
 
+edit(
+    "SI-24",
+    "Differences are compared with their sign: outputs that became smaller pass for equal.",
+    ("torch.allclose(before, after[:, shift:], rtol=1e-4, atol=1e-4)", "bool((after[:, shift:] - before).max() < 1e-4)"),
+)
+edit(
+    "SI-25",
+    "Only the last token's outputs are compared.",
+    ("torch.allclose(before, after[:, shift:], ", "torch.allclose(before[:, -1], after[:, -1], "),
+)
+edit(
+    "PM-18",
+    "Only two tokens change places. A module may treat these two alike and still mind the order: use a random one.",
+    (
+        "shuffle = torch.randperm(x.size(1), generator=torch.Generator().manual_seed(1)).to(x.device)",
+        "shuffle = torch.cat((torch.tensor([1, 0]), torch.arange(2, x.size(1)))).to(x.device)",
+    ),
+)
 edit(
     "PM-01",
     "The outputs are not permuted. Equivariant means that they move along with the inputs.",

@@ -239,6 +239,11 @@ edit(
     ("range(0, k.size(-2), block_size)", "range(min(block_size, k.size(-2) - 1), k.size(-2), block_size)"),
 )
 edit(
+    "BW-42",
+    "Only the last block counts: the running maximum never leaves its start, which scales all blocks before down to 0.",
+    ("        top = new_top\n", "        top = torch.full_like(new_top, torch.finfo(wide).min)\n"),
+)
+edit(
     "BW-30",
     "Every block repeats the last key of the block before: where does a slice end?",
     ("slice(start, start + block_size)", "slice(start, start + block_size + 1)"),
@@ -480,7 +485,7 @@ edit(
 )
 edit(
     "MK-04",
-    "The scores are multiplied by the mask. A blocked score becomes 0, and exp(0) is not 0.",
+    "A blocked score becomes 0, by a product with the mask or a fill, and exp(0) is not 0.",
     ('scores = scores.masked_fill(keep == 0, float("-inf"))', "scores = scores * (keep != 0).to(scores.dtype)"),
 )
 edit(
@@ -496,7 +501,7 @@ edit(
 )
 edit(
     "MK-08",
-    "(1 - mask) is multiplied by -inf. Where a key is kept this is 0 times infinity, which is NaN.",
+    "Outputs are NaN: somewhere infinity is subtracted from infinity or multiplied by 0, as in (1 - mask) * -inf.",
     (
         'scores = scores.masked_fill(keep == 0, float("-inf"))',
         'scores = scores + (keep == 0).to(scores.dtype) * float("-inf")',
@@ -633,12 +638,17 @@ edit(
 )
 edit(
     "MK-06b",
-    "An integer mask is handed on as it is. It has to be boolean, or it is added to the scores.",
+    "An integer mask is added to the scores as numbers. Make it boolean first.",
     (
         "    keep = None if mask is None else mask.to(torch.bool)\n    if causal",
         "    keep = mask if mask is None or mask.dtype == torch.bool else mask.to(q.dtype)\n    if causal",
     ),
     ("keep & seen", "(keep.to(torch.bool) & seen)"),
+)
+edit(
+    "MK-06c",
+    "Every mask is added to the scores as 0 and 1, which blocks nothing. The function wants it boolean.",
+    ("v, attn_mask=keep)", "v, attn_mask=None if keep is None else keep.to(q.dtype))"),
 )
 edit("FA-07", "The argument `causal` is not used.", ("    if causal:\n", "    if False:\n"))
 edit(
@@ -819,6 +829,11 @@ edit("AC-03", "Both products are counted with d. The second one has the size d_v
 edit("AC-04", "The number of heads is missing in the operations.", ("flops = 2 * B * H * L", "flops = 2 * B * L"))
 edit("AC-05", "The number of heads is missing in the bytes.", ("elements_fused = B * H *", "elements_fused = B *"))
 edit("AC-06", "The output is not counted: it is written once.", ("S * d_v + L * d_v", "S * d_v"))
+edit(
+    "AC-18",
+    "The output is counted with d. Its rows have the size d_v.",
+    ("S * d_v + L * d_v", "S * d_v + L * d"),
+)
 edit(
     "AC-07",
     "Scores and weights are each written and read: four times L * S, not twice.",

@@ -186,6 +186,15 @@ edit(
     ("<= positions.unsqueeze(1)", "<= torch.arange(past, past + length, device=x.device).unsqueeze(1)"),
 )
 edit(
+    "KV-02c",
+    "The positions of every chunk, the first one included, start at the cache's length after its keys are in it.",
+    (
+        "positions = torch.arange(past, past + length, device=x.device)",
+        "positions = torch.arange(past, past + length, device=x.device) + (0 if cache is None else length)",
+    ),
+    ("<= positions.unsqueeze(1)", "<= torch.arange(past, past + length, device=x.device).unsqueeze(1)"),
+)
+edit(
     "KV-08",
     "The mask is aligned to the start, as is_causal does it: with a cache, a query sees the oldest keys only.",
     ("<= positions.unsqueeze(1)", "<= torch.arange(length, device=x.device).unsqueeze(1)"),
@@ -240,8 +249,17 @@ edit(
     ),
 )
 edit(
+    "KV-12b",
+    "New keys and values are appended twice, and the mask is aligned to the end of all that.",
+    (
+        "            k, v = cache.append(k, v)\n",
+        "            cache.append(k, v)\n            k, v = cache.append(k, v)\n",
+    ),
+    ("<= positions.unsqueeze(1)", "<= torch.arange(k.size(2) - length, k.size(2), device=x.device).unsqueeze(1)"),
+)
+edit(
     "KV-27",
-    "The argument `cache` is not used.",
+    "A chunk is treated as if nothing came before it: the cache is not used, or does not give back what it held.",
     ("        if cache is not None:\n            k, v = cache.append(k, v)\n", ""),
     ("past = 0 if cache is None else cache.length", "past = 0"),
 )
@@ -388,7 +406,7 @@ edit(
 )
 edit(
     "DV-01",
-    "Positions are made on the CPU: pass device=x.device.",
+    "A tensor (positions, a mask, the storage of the cache) is made on the CPU: pass the device of x.",
     ("torch.arange(past, past + length, device=x.device)", "torch.arange(past, past + length)"),
 )
 edit(

@@ -242,3 +242,44 @@ def _():
     return both_do(
         "raise ValueError('<script>alert(1)</script><style>*{}</style><svg onload=alert(1)>\\x1b[31m=cmd()|!A1\\u202e')"
     )
+
+
+def answers(*lines: str) -> str:
+    """A stub that answers each request, of the name `name`, by these lines."""
+    head = (
+        "from autograder.sandbox import stub\nfrom autograder.codec import Encoder, decode\nreal = stub.Stub.answer\n"
+    )
+    head += "def answer(self, header, body):\n    name = decode(header, body, resolve=lambda ref: None)['id']\n"
+    return head + "".join(f"    {line}\n" for line in lines) + "stub.Stub.answer = answer\n"
+
+
+@attack("every answer sent twice", "error")
+def _():
+    return answers("twice = real(self, header, body)", "channel().sendall(frame(*twice))", "return twice")
+
+
+@attack("an answer that comes byte by byte", "timeout")
+def _():
+    return both_do(
+        "for byte in struct.pack('!IQ', 100, 0) + b' ' * 100: channel().send(bytes([byte])); time.sleep(0.1)"
+    )
+
+
+@attack("errors whose parts are of odd types", "error")
+def _():
+    return answers("return Encoder().frame({'id': name, 'error': {'kinds': [torch.ones(3), None], 'text': [1]}})")
+
+
+@attack("errors without a kind, of a kind that is a number", "error")
+def _():
+    return answers("return Encoder().frame({'id': name, 'error': {'kinds': 5}})")
+
+
+@attack("script and ANSI in the kind, the place and the keys of an answer", "error")
+def _():
+    return answers(
+        "bad = '<script>alert(1)</script><svg onload=x>\\x1b[31m\\u202e=cmd()'",
+        "if os.urandom(1)[0] % 2: return json.dumps({bad * 1000: 1}).encode(), b''",
+        "error = {'kinds': [bad] * 99, 'text': bad, 'function': bad, 'line': bad}",
+        "return Encoder().frame({'id': name, 'error': error})",
+    )

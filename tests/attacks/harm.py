@@ -253,3 +253,57 @@ def _():
 @attack("an exit handler", "fail", "error")
 def _():
     return "import atexit\natexit.register(lambda: time.sleep(10**6))\n"
+
+
+@attack("the own process group stopped", "timeout")
+def _():
+    return both_do("os.kill(0, signal.SIGSTOP)", "return x")
+
+
+@attack("the first process without its limits and its rank", "fail", "error")
+def _():
+    return """
+import resource
+for what in range(16):
+    try: resource.prlimit(1, what, (0, 0))
+    except (OSError, ValueError): pass
+for bend in (lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)),
+             lambda: os.setpriority(os.PRIO_PROCESS, 1, 19), lambda: os.setpriority(os.PRIO_PGRP, 0, 19),
+             lambda: os.setpriority(os.PRIO_USER, 0, 19)):
+    try: bend()
+    except OSError: pass
+time.sleep(0.3)
+"""
+
+
+@attack("shared memory that no process seems to hold", "fail", "error")
+def _():
+    return """
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+zero = os.open('/dev/zero', os.O_RDWR)
+for flags, file in ((0x21, -1), (0x23, -1), (0x40021, -1), (1, zero), (3, zero)):
+    at = libc.mmap(None, ctypes.c_size_t(2**26), 3, flags, file, ctypes.c_long(0))
+    if at not in (None, ctypes.c_void_p(-1).value): won()
+"""
+
+
+@attack("system calls of another architecture")
+def _():
+    return """
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+at = libc.mmap(None, 4096, 7, 0x22, -1, 0)
+ctypes.memmove(at, b'\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3', 8)  # int 0x80: getpid of 32-bit Linux
+if os.uname().machine == 'x86_64' and ctypes.CFUNCTYPE(ctypes.c_int)(at)() > 0: won()
+"""
+
+
+@attack("a timer that raises between calls")
+def _():
+    return """
+class Alarm(BaseException): pass
+def ring(*args): raise Alarm
+signal.signal(signal.SIGALRM, ring)
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+"""

@@ -294,3 +294,39 @@ def _(folder, notebook):
     data = bytearray(path.read_bytes())
     data[data.rfind(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(data)
+
+
+@row("a heading of nbformat 3 of level 10**12", "repaired", 0.0, says="old format")
+def _(folder, notebook):
+    cells = [{"cell_type": "heading", "level": 10**12, "source": "x", "metadata": {}}]
+    put(folder, {"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": cells}]})
+
+
+@row("Moodle, a learner whose name claims to be another's", "accepted", FULL)
+def _(folder, notebook):
+    other = "John Roe_9_assignsubmission_file__77_assignsubmission_file_"
+    members = {
+        f"John Roe_9_assignsubmission_file_/{NAME}": json.dumps(notebook),
+        f"{other}/{NAME}": json.dumps(notebook | {"cells": []}),
+    }
+    archive(folder, members)
+
+
+@row("Moodle without folders, a learner whose name claims to be another's", "refused", None, says="whose it is")
+def _(folder, notebook):
+    archive(folder, {f"John Roe_9_assignsubmission_file__77_assignsubmission_file_{NAME}": json.dumps(notebook)})
+
+
+@row("a name of 62 letters of four bytes", "refused", None, says="can't be a folder")
+def _(folder, notebook):
+    archive(folder, {f"{chr(0x20000) * 62}/{NAME}": json.dumps(notebook)})
+
+
+@row("a name whose letters grow when they are made uniform", "refused", None, says="can't be a folder")
+def _(folder, notebook):
+    archive(folder, {f"{chr(0xFA6C) * 64}/{NAME}": json.dumps(notebook)})
+
+
+@row("two folders whose names become the same", "refused", None, says="two people")
+def _(folder, notebook):
+    archive(folder, {f"{name}/{NAME}": json.dumps(notebook) for name in ("anna", chr(0xFF41) + "nna")})

@@ -276,3 +276,13 @@ def _(notebook):
 def _(notebook):
     notebook["cells"].append(code("x = '\ud800'"))
     json.dumps(notebook)
+
+
+@changed("a locked cell full of what takes Python's parser hours")
+def _(notebook):
+    named(notebook, "softmax")["source"] = 'f"' + "{a}" * 10**6 + '"'
+
+
+@changed("a locked cell of a million lines")
+def _(notebook):
+    named(notebook, "softmax")["source"] = "a\n" * 10**6

@@ -54,9 +54,9 @@ def test_memory_of_all_processes(tight):
     assert error.value.memory
 
 
-def test_memory_that_children_hide_and_share(tight):
+def test_memory_that_a_process_hides(tight):
     forks = (
-        "import ctypes, mmap\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\nheld = mmap.mmap(-1, 700 * 2**20)\n"
+        "import ctypes, mmap\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\nheld = mmap.mmap(-1, 700 * 2**20, 0x22)\n"
         "for at in range(0, len(held), 4096): held[at] = 1\ntime.sleep(30)"
     )
     with pytest.raises(KernelDied) as error:
@@ -139,6 +139,16 @@ def test_callbacks(tight):
         learner = Learner(s, ["f"])
         with pytest.raises(BadFrame, match="too often"):
             learner.f(learner.callback(lambda x: x))
+
+
+def test_what_a_callback_is_called_with(tight):
+    with session(tight, "import torch\ndef f(module, *sizes): return module(torch.zeros(1).expand(*sizes))") as s:
+        learner = Learner(s, ["f"])
+        module = learner.callback(lambda x: x.sum())
+        assert learner.f(module, 2, 500) == 0
+        for sizes in ((1, 1000), (300, 300), (2**24,)):
+            with pytest.raises(LearnerError, match="more than"):
+                learner.f(module, *sizes)
 
 
 def test_restarts(tight):
