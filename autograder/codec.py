@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load as _load_tensors
 from safetensors.torch import save as _save_tensors
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -80,9 +81,11 @@ class Encoder:
         self._nodes = 0
 
     def frame(self, value: Any) -> tuple[bytes, bytes]:
-        tree = self.tree(value, 0)
-        header = json.dumps(tree, allow_nan=False, ensure_ascii=True).encode()
-        return header, _save_tensors(self._tensors) if self._tensors else b""
+        # Within torch.func.grad every new tensor would be a wrapped one, whose values can't be read.
+        with temporarily_clear_interpreter_stack():
+            tree = self.tree(value, 0)
+            header = json.dumps(tree, allow_nan=False, ensure_ascii=True).encode()
+            return header, _save_tensors(self._tensors) if self._tensors else b""
 
     def tree(self, value: Any, depth: int) -> Any:
         self._nodes += 1
@@ -91,12 +94,15 @@ class Encoder:
         kind = type(value)
         if value is None or kind is bool:
             return value
-        if kind is str:
-            return value[:MAX_TEXT].encode("utf-8", "replace").decode()
-        if kind is int:
-            return value if abs(value) < 2**63 else {"odd": "an integer of more than 64 bits"}
-        if kind is float:
-            return value if math.isfinite(value) else {"f": repr(value)}
+        # Subclasses are what they derive from: numpy.float64, the members of an IntEnum.
+        if isinstance(value, str):
+            return str.__str__(value)[:MAX_TEXT].encode("utf-8", "replace").decode()
+        if isinstance(value, int):
+            number = int.__int__(value)
+            return number if abs(number) < 2**63 else {"odd": "an integer of more than 64 bits"}
+        if isinstance(value, float):
+            real = float.__float__(value)
+            return real if math.isfinite(real) else {"f": repr(real)}
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
         return self._compound(value, kind, depth)
@@ -127,12 +133,14 @@ class Encoder:
     def _tensor(self, tensor: torch.Tensor) -> dict:
         if id(tensor) in self._seen:
             return self._seen[id(tensor)]
+        self._alive.append(tensor)
+        original = tensor
+        while torch._C._functorch.is_gradtrackingtensor(tensor):  # inside torch.func.grad
+            tensor = torch._C._functorch.get_unwrapped(tensor)
         problem = _why_not(tensor)
         if problem:
             return {"odd": problem}
-        node = self._dense(tensor)
-        self._seen[id(tensor)] = node
-        self._alive.append(tensor)
+        node = self._seen[id(original)] = self._dense(tensor)
         return node
 
     def _dense(self, tensor: torch.Tensor) -> dict:

@@ -1,11 +1,13 @@
 """The channel's decoder, given whatever the far side may send: an answer or BadFrame, and soon."""
 
+import enum
 import json
 import os
 import string
 import struct
 import time
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -172,6 +174,29 @@ def test_text_that_no_file_can_hold_is_made_whole():
     value = decoded(b'{"l": ["\\ud800x", {"odd": "\\ud800\\u001b[31m"}, {"h": 1, "type": "\\u202e"}]}')
     assert value[0] == "?x" and value[1] == Odd("\ufffd\ufffd[31m") and value[2] == Handle(1, "\ufffd")
     assert readable("a\x1b\u202eb\n" + "c" * 99, 6) == "a\ufffd\ufffdb\nc" and readable(7, 5) == ""
+
+
+class Side(enum.IntEnum):
+    LEFT = 3
+
+
+@pytest.mark.parametrize(("value", "plain"), [(np.float64(0.5), 0.5), (Side.LEFT, 3), (np.str_("x"), "x")])
+def test_a_subclass_of_a_plain_type_crosses_as_that_type(value, plain):
+    crossed = decode(*Encoder().frame(value))
+    assert type(crossed) is type(plain) and crossed == plain
+
+
+def test_a_tensor_inside_torch_func_grad_crosses_with_its_values():
+    crossed = []
+
+    def loss(weight, x):
+        crossed.extend(decode(*Encoder().frame([weight, x])))
+        return (weight * x).sum()
+
+    weight, x = torch.tensor([2.0, 3.0]), torch.tensor([1, 2])
+    torch.func.grad(torch.func.grad(lambda w, t: loss(w, t)))(weight.sum(), x.sum())
+    torch.func.grad(loss)(weight, x)
+    assert [t.tolist() for t in crossed] == [5.0, 3, [2.0, 3.0], [1, 2]]
 
 
 def test_an_integer_of_more_than_64_bits_is_odd():

@@ -287,7 +287,8 @@ def _pretended(namespace: dict[str, Any], devices: list[str]):
         (torch.cuda, "device_count", int(cuda)),
         (torch.cuda, "current_device", 0),
         (torch.backends.mps, "is_available", mps),
-        (torch.backends.mps, "is_built", mps),
+        # Built in, as on every Mac: that says nothing about the machine.
+        (torch.backends.mps, "is_built", True),
         (torch.mps, "device_count", int(mps)),
         (torch.mps, "is_available", mps),
         (torch.accelerator, "is_available", bool(devices)),

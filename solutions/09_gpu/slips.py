@@ -23,8 +23,14 @@ edit(
 )
 edit(
     "PD-03",
-    "MPS is taken without asking whether it is there.",
+    "MPS is taken without asking whether this machine has it. That torch was built with it (is_built) says too little.",
     ("    if torch.backends.mps.is_available():\n        return", "    if True:\n        return"),
+)
+edit(
+    "PD-03b",
+    "is_built says that torch was built with MPS, not that this machine has it: ask is_available.",
+    ("torch.backends.mps.is_available()", "torch.backends.mps.is_built()"),
+    same_as=("PD-03",),
 )
 edit(
     "PD-04",
