@@ -15,8 +15,8 @@ from autograder.verify import holds, sources_digest
 PACKAGE = Path(__file__).parent.parent / "autograder"
 # From the bottom up; a module may import what stands before it.
 ORDER = [
-    "sandbox.limits", "sandbox.syscalls", "sandbox.fake", "codec", "sandbox.stub", "sandbox.shell", "sandbox.zygote",
-    "sandbox.bubblewrap", "sandbox.host", "verdict", "course", "cells", "slips", "probe",
+    "sandbox.limits", "sandbox.syscalls", "sandbox.fake", "codec", "sandbox.stub", "sandbox.shell", "sandbox.watch",
+    "sandbox.zygote", "sandbox.bubblewrap", "sandbox.host", "verdict", "course", "cells", "slips", "probe",
     "checks", "hidden", "diagnose", "build", "bench", "reading", "restore", "wire", "session", "grade", "grading",
     "intake_names", "intake_archive", "intake", "record", "release", "classroom", "sample", "verify", "feedback",
     "report", "doctor", "commands", "cli",
