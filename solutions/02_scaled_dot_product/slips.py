@@ -300,7 +300,7 @@ edit(
 )
 edit(
     "MK-02",
-    "The masked scores are computed and then not used. masked_fill returns a new tensor: assign it.",
+    "The mask has no effect. masked_fill returns a new tensor: is its result assigned, and is the mask used as it came?",
     (
         'scores = scores.masked_fill(~keep, float("-inf"))',
         'scores.masked_fill(~keep, float("-inf"))',

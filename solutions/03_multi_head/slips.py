@@ -702,7 +702,7 @@ edit(
 )
 edit(
     "MK-02",
-    "The masked scores are computed and then not used. masked_fill returns a new tensor: assign it.",
+    "The mask has no effect. masked_fill returns a new tensor: is its result assigned, and is the mask used as it came?",
     ("scores = scores.masked_fill(", "scores.masked_fill("),
     (".masked_fill(~keep, 0.0)", ""),
 )

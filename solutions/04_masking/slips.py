@@ -341,7 +341,7 @@ edit(
 )
 edit(
     "MK-02",
-    "The mask has no effect: masked_fill returns a new tensor, and it is not used.",
+    "The mask has no effect. masked_fill returns a new tensor: is its result assigned?",
     (
         'scores = scores.masked_fill(~keep, float("-inf")).masked_fill(nowhere, 0.0)',
         'scores.masked_fill(~keep, float("-inf"))',

@@ -485,7 +485,7 @@ edit(
 )
 edit(
     "MK-02",
-    "masked_fill returns a new tensor, and nobody keeps it.",
+    "The mask has no effect. masked_fill returns a new tensor: is its result assigned?",
     ('scores = scores.masked_fill(keep == 0, float("-inf"))', 'scores.masked_fill(keep == 0, float("-inf"))'),
     same_as=("MK-51",),
 )
