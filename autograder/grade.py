@@ -22,7 +22,7 @@ from autograder.codec import readable
 from autograder.course import Course
 from autograder.hidden import Result, run_tests
 from autograder.probe import Learner
-from autograder.reading import MAX_BYTES, Refused, parse_notebook, read_submission
+from autograder.reading import MAX_BYTES, Refused, bytes_of, parse_notebook, read_submission
 from autograder.restore import restore, role_of
 from autograder.sandbox.host import Zygote
 from autograder.session import Session
@@ -165,8 +165,12 @@ def _called(result: Result) -> set[str]:
 
 
 def file_hash(path: Path) -> str:
-    """The hash that a submission is known by."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:24]
+    """The hash that a submission is known by; of what can't be read, the hash of the reason."""
+    try:
+        data = bytes_of(path)
+    except Refused as reason:
+        data = str(reason).encode()
+    return hashlib.sha256(data).hexdigest()[:24]
 
 
 def course_digest(bench: Bench, secret: bytes) -> str:

@@ -85,6 +85,18 @@ def test_grading_again_changes_nothing(released: Course):
     assert (verdict.read_bytes(), scores(released)) == before
 
 
+def test_what_lies_in_the_folder_without_having_come_through_intake_is_refused(released: Course):
+    right = hand_in(released, "ada", SOFTMAX)
+    link, pipe = (hand_in(released, student, "") for student in ("ben", "cyd"))
+    link.unlink()
+    link.symlink_to(right)
+    pipe.unlink()
+    os.mkfifo(pipe)
+    outcomes = {g.student: g.verdict.outcome for g in classroom.grade_course(released)}
+    assert outcomes == {"ada": Outcome.NOT_ANSWERED, "ben": Outcome.REFUSED, "cyd": Outcome.REFUSED}
+    assert scores(released)["ada"] == 3.0
+
+
 def test_a_verdict_that_was_cut_off_is_made_again(released: Course):
     hand_in(released, "ada", SOFTMAX)
     classroom.grade_course(released)

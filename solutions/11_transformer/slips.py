@@ -16,6 +16,19 @@ edit(
     ),
 )
 edit(
+    "BL-01b",
+    "The first residual takes the normalised input: h = norm1(x), then h + attention(h). Add the attention to x itself.",
+    ("        x = x + self.attention(self.norm1(x))\n", "        x = self.norm1(x)\n        x = x + self.attention(x)\n"),
+)
+edit(
+    "BL-01c",
+    "The second residual takes the normalised input: g = norm2(y), then g + feed_forward(g). Add feed_forward to y itself.",
+    (
+        "        return x + self.feed_forward(self.norm2(x))",
+        "        x = self.norm2(x)\n        return x + self.feed_forward(x)",
+    ),
+)
+edit(
     "BL-02",
     "This is the post-norm form: the norm stands after each addition. In pre-norm it stands inside the branch.",
     ("x = x + self.attention(self.norm1(x))", "x = self.norm1(x + self.attention(x))"),
@@ -186,14 +199,12 @@ edit(
     "norm1 and norm2 are placeholders that do not normalise. Each has to bring a token to unit size.",
     ("self.norm1 = nn.LayerNorm(d_model)", "self.norm1 = nn.Identity()"),
     ("self.norm2 = nn.LayerNorm(d_model)", "self.norm2 = nn.Identity()"),
-    same_as=("BL-11b",),
 )
 edit(
     "BL-11b",
     "The norms are made and never used.",
     ("self.attention(self.norm1(x))", "self.attention(x)"),
     ("self.feed_forward(self.norm2(x))", "self.feed_forward(x)"),
-    same_as=("BL-11",),
 )
 
 # -- the block: feed_forward -----------------------------------------------------------------------------------------
@@ -360,6 +371,17 @@ edit(
     ("self.attention(self.norm1(x))", "self.attention(self.norm1(x).transpose(0, 1)).transpose(0, 1)"),
 )
 edit(
+    "MH-17b",
+    "Layers of the attention stand in a plain list, where parameters(), .to() and .double() do not find them. "
+    "Use nn.ModuleList.",
+    (
+        "        self.W_q = nn.Linear(d_model, d_model)\n        self.W_k = nn.Linear(d_model, d_model)\n"
+        "        self.W_v = nn.Linear(d_model, d_model)\n",
+        "        self.projections = [nn.Linear(d_model, d_model) for _ in range(3)]\n",
+    ),
+    ("for W in (self.W_q, self.W_k, self.W_v))", "for W in self.projections)"),
+)
+edit(
     "BL-28",
     "The parts have other names. They have to be norm1, attention, norm2 and feed_forward.",
     ("self.norm1 = nn.LayerNorm(d_model)", "self.ln1 = nn.LayerNorm(d_model)"),
@@ -416,6 +438,15 @@ edit(
     "LP-02",
     "The positions are counted along the batch axis. Count the tokens of a window: tokens.size(1).",
     ("torch.arange(length, device=tokens.device)", "torch.arange(tokens.size(0), device=tokens.device)"),
+)
+edit(
+    "LP-02b",
+    "The positions are counted along the batch axis: each window gets the vector of its place in the batch, and all its "
+    "tokens the same. Count the tokens of a window: tokens.size(1).",
+    (
+        "self.position_embedding(positions)",
+        "self.position_embedding(torch.arange(tokens.size(0), device=tokens.device))[:, None]",
+    ),
 )
 edit(
     "LP-03",
@@ -700,6 +731,14 @@ edit(
     "TR-17",
     "batch_size is ignored: each step sees one window.",
     ("(batch_size, 1), generator=generator)", "(1, 1), generator=generator)"),
+)
+edit(
+    "TR-17b",
+    "All windows of a batch are one and the same: a single start is drawn and repeated. Draw batch_size starts.",
+    (
+        "torch.randint(len(tokens) - model.max_len, (batch_size, 1), generator=generator)",
+        "torch.randint(len(tokens) - model.max_len, (1, 1), generator=generator).expand(batch_size, 1)",
+    ),
 )
 edit(
     "TR-18",
