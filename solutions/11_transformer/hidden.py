@@ -110,15 +110,16 @@ def picture(learner, block, rng):
         right = right + F.linear(F.layer_norm(right, (12,), norm2["weight"], norm2["bias"]), linear["weight"], linear["bias"])
         if isinstance(got, torch.Tensor) and got.shape == right.shape and torch.allclose(got.double(), right, atol=1e-6):
             for norm in own:
-                learner.note(norm_facts(norm, rng))
+                learner.note(norm_facts(learner, norm, rng))
     except LearnerError:
         learner.note("plain parts do not fit")
 
 
-def norm_facts(norm, rng):
+def norm_facts(learner, norm, rng):
     """What a norm does, whatever its gains: the power of the input's size that it keeps (0 in a norm, 1 where nothing is
     normed, -1 where the variance divides), and whether a feature of a token moves another token, other features of it,
     and another window."""
+    norm = learner.torch("Sequential", norm)  # the trace would hold the name of its class
     x = rng.normal(2, 5, 12, dtype=DOUBLE)
     once, more, most = (norm(factor * x) for factor in (1, 7, 49))
     near, far = ((a - b).abs().max().item() for a, b in ((more, once), (most, more)))
@@ -258,7 +259,7 @@ def test_block_causal(learner, reference, rng):
         learner.note(sees)
         note_attention(learner, block, x, before)
         try:
-            learner.note(norm_facts(block.get("norm1"), rng)[1:])
+            learner.note(norm_facts(learner, block.get("norm1"), rng)[1:])
         except LearnerError:
             learner.note("the norm does not fit")
     check(not sees.triu(1).any(), "a token makes a difference to outputs before it: attention looks ahead.")

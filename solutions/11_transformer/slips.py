@@ -195,6 +195,26 @@ class TransformerBlock(nn.Module):""",
     ),
 )
 edit(
+    "BL-10c",
+    "The norm's mean and standard deviation run over the tokens, not over the features of one token. So a token's value "
+    "depends on later ones, and a window of a single token gives NaN.",
+    ("self.norm1 = nn.LayerNorm(d_model)", "self.norm1 = TokenDeviationNorm(d_model)"),
+    ("self.norm2 = nn.LayerNorm(d_model)", "self.norm2 = TokenDeviationNorm(d_model)"),
+    (
+        "class TransformerBlock(nn.Module):",
+        """class TokenDeviationNorm(nn.Module):
+    def __init__(self, d_model):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(d_model)), nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x):
+        return self.weight * (x - x.mean(1, keepdim=True)) / (x.std(1, keepdim=True) + 1e-6) + self.bias
+
+
+class TransformerBlock(nn.Module):""",
+    ),
+)
+edit(
     "BL-11",
     "norm1 and norm2 are placeholders that do not normalise. Each has to bring a token to unit size.",
     ("self.norm1 = nn.LayerNorm(d_model)", "self.norm1 = nn.Identity()"),
