@@ -251,8 +251,10 @@ def _run_kernel(request: dict, probe: int, limits: dict, shell: Any) -> None:
 
 def _set_limits(limits: dict) -> None:
     mib = 1 << 20
+    # Torch's libraries alone map from 0.7 GiB to many, by build: what a learner gets must not depend on that.
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     wanted = {
-        resource.RLIMIT_AS: limits["memory_mib"] * mib,
+        resource.RLIMIT_AS: mapped + limits["memory_mib"] * mib,
         resource.RLIMIT_FSIZE: limits["file_mib"] * mib,
         resource.RLIMIT_NOFILE: limits["open_files"],
         resource.RLIMIT_NPROC: limits["processes"],

@@ -19,7 +19,7 @@ from autograder.sandbox.limits import Limits
 from autograder.session import Session
 
 TIGHT = Limits(
-    memory_mib=1_500, total_memory_mib=600, processes=12, open_files=48, file_mib=2, disk_mib=4, cpu_s=8, cell_s=3.0,
+    memory_mib=700, total_memory_mib=600, processes=12, open_files=48, file_mib=2, disk_mib=4, cpu_s=8, cell_s=3.0,
     call_s=2.0, training_s=6.0, total_s=40.0, output_bytes=1_000, frame_mib=2, channel_mib=5, callbacks=20, restarts=2,
 )  # fmt: skip
 
