@@ -12,10 +12,10 @@ class Limits:
     """What one submission may use.
 
     memory_mib: address space of one process, beyond what it starts with. total_memory_mib: all processes of the
-    submission together. processes: also counts threads where the kernel counts them so. cell_s, call_s: wall seconds of one cell, of a call
-    from a hidden test; total_s: of the whole submission; training_s: of all notebook cells together, after which the
-    rest is skipped. disk_mib: the private work folder and /tmp, each. output_bytes: kept of one submission's prints.
-    frame_mib, channel_mib: one reply over the channel, and all replies together.
+    submission together. processes: also counts threads where the kernel counts them so. cell_s, call_s: wall
+    seconds of one cell, of a call from a hidden test; total_s: of the whole submission; training_s: of all notebook
+    cells together, after which the rest is skipped. disk_mib: the private work folder and /tmp, each. output_bytes:
+    kept of one submission's prints. frame_mib, channel_mib: one reply over the channel, and all replies together.
     """
 
     memory_mib: int = 1_280
