@@ -1,4 +1,7 @@
-"""The proof of the course, under one secret by default and under five with COURSE_FULL=1."""
+"""The proof of the course: two topics under one secret by default, all under five with COURSE_FULL=1.
+
+By default another test sees that the proof in the book, of all topics under five secrets, is not older than a topic.
+"""
 
 import os
 
@@ -7,13 +10,13 @@ import pytest
 from autograder.course import find_course
 from autograder.verify import holds, verify
 
-SECRETS = 5 if os.environ.get("COURSE_FULL") else 1
-KEYS = [topic.key for topic in find_course().topics()]
+FULL = bool(os.environ.get("COURSE_FULL"))
+KEYS = [topic.key for topic in find_course().topics()] if FULL else ["02_scaled_dot_product", "04_masking"]
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_the_proof_holds(key: str, course):
-    result = verify(course, [course.topic(key)], secrets=SECRETS)
+    result = verify(course, [course.topic(key)], secrets=5 if FULL else 1)
     assert result["slips"]["missed"] == []
     assert result["variants"]["refused"] == []
     assert result["leaks"] == []
