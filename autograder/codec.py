@@ -94,16 +94,17 @@ class Encoder:
         kind = type(value)
         if value is None or kind is bool:
             return value
-        # Subclasses are what they derive from: numpy.float64, the members of an IntEnum.
-        if isinstance(value, str):
+        # Subclasses are what they derive from: numpy.float64, the members of an IntEnum. Asked of the type, since an
+        # object may lie about its class.
+        if issubclass(kind, str):
             return str.__str__(value)[:MAX_TEXT].encode("utf-8", "replace").decode()
-        if isinstance(value, int):
+        if issubclass(kind, int):
             number = int.__int__(value)
             return number if abs(number) < 2**63 else {"odd": "an integer of more than 64 bits"}
-        if isinstance(value, float):
+        if issubclass(kind, float):
             real = float.__float__(value)
             return real if math.isfinite(real) else {"f": repr(real)}
-        if isinstance(value, torch.Tensor):
+        if issubclass(kind, torch.Tensor):
             return self._tensor(value)
         return self._compound(value, kind, depth)
 
@@ -111,7 +112,7 @@ class Encoder:
         if kind in (list, tuple, torch.Size) or _is_named_tuple(kind):
             parts = [self.tree(item, depth + 1) for item in tuple(value)[: MAX_NODES + 1]]
             return {"l" if kind is list else "u": parts}
-        if isinstance(value, dict) and kind.__module__ in ("builtins", "collections"):
+        if issubclass(kind, dict) and kind.__module__ in ("builtins", "collections"):
             return {"d": [[self.tree(k, depth + 1), self.tree(v, depth + 1)] for k, v in list(value.items())]}
         if kind is torch.dtype:
             return {"dtype": str(value).removeprefix("torch.")}

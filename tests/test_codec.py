@@ -186,6 +186,12 @@ def test_a_subclass_of_a_plain_type_crosses_as_that_type(value, plain):
     assert type(crossed) is type(plain) and crossed == plain
 
 
+@pytest.mark.parametrize("claimed", [torch.Tensor, float, str, int, bool, dict])
+def test_an_object_that_lies_about_its_class_is_an_object(claimed):
+    liar = type("Liar", (), {"__class__": property(lambda self: claimed)})()
+    assert decode(*Encoder().frame(liar)) == Odd("an object of type Liar")
+
+
 def test_a_tensor_inside_torch_func_grad_crosses_with_its_values():
     crossed = []
 
