@@ -255,24 +255,22 @@ def _(folder, notebook):
     archive(folder, {f"anna/{NAME}": os.urandom(1 << 20) * 25})
 
 
-@row("a name with control characters", "refused", None, says="invisible")
-def _(folder, notebook):
-    archive(folder, {f"anna\x1b[31m/{NAME}": json.dumps(notebook)})
+REFUSED_NAMES = {
+    "a name with control characters": ("anna\x1b[31m", "invisible"),
+    "a name that Windows keeps for itself": ("con", "can't store"),
+    "a name of 300 bytes": ("a" * 300, "longer"),
+    "a student's name that begins a formula": ("=1+1", "can't be a folder"),
+    "a name of 62 letters of four bytes": (chr(0x20000) * 62, "can't be a folder"),
+    "a name whose letters grow when they are made uniform": (chr(0xFA6C) * 64, "can't be a folder"),
+}
 
 
-@row("a name that Windows keeps for itself", "refused", None, says="can't store")
-def _(folder, notebook):
-    archive(folder, {f"con/{NAME}": json.dumps(notebook)})
+def archive_of(folder: Path, notebook: dict, student: str) -> None:
+    archive(folder, {f"{student}/{NAME}": json.dumps(notebook)})
 
 
-@row("a name of 300 bytes", "refused", None, says="longer")
-def _(folder, notebook):
-    archive(folder, {f"{'a' * 300}/{NAME}": json.dumps(notebook)})
-
-
-@row("a student's name that begins a formula", "refused", None, says="can't be a folder")
-def _(folder, notebook):
-    archive(folder, {f"=1+1/{NAME}": json.dumps(notebook)})
+for what, (student, reason) in REFUSED_NAMES.items():
+    row(what, "refused", None, says=reason)(partial(archive_of, student=student))
 
 
 @row("a notebook that belongs to nobody", "refused", None, says="whose it is")
@@ -315,16 +313,6 @@ def _(folder, notebook):
 @row("Moodle without folders, a learner whose name claims to be another's", "refused", None, says="whose it is")
 def _(folder, notebook):
     archive(folder, {f"John Roe_9_assignsubmission_file__77_assignsubmission_file_{NAME}": json.dumps(notebook)})
-
-
-@row("a name of 62 letters of four bytes", "refused", None, says="can't be a folder")
-def _(folder, notebook):
-    archive(folder, {f"{chr(0x20000) * 62}/{NAME}": json.dumps(notebook)})
-
-
-@row("a name whose letters grow when they are made uniform", "refused", None, says="can't be a folder")
-def _(folder, notebook):
-    archive(folder, {f"{chr(0xFA6C) * 64}/{NAME}": json.dumps(notebook)})
 
 
 @row("two folders whose names become the same", "refused", None, says="two people")
