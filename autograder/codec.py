@@ -134,7 +134,6 @@ class Encoder:
     def _tensor(self, tensor: torch.Tensor) -> dict:
         if id(tensor) in self._seen:
             return self._seen[id(tensor)]
-        self._alive.append(tensor)
         original = tensor
         while torch._C._functorch.is_gradtrackingtensor(tensor):  # inside torch.func.grad
             tensor = torch._C._functorch.get_unwrapped(tensor)
@@ -142,6 +141,7 @@ class Encoder:
         if problem:
             return {"odd": problem}
         node = self._seen[id(original)] = self._dense(tensor)
+        self._alive.append(original)
         return node
 
     def _dense(self, tensor: torch.Tensor) -> dict:
